@@ -1,4 +1,4 @@
-"""Export of a trained run to ONNX, with a model card in Markdown for the users of the file."""
+"""Export a trained run to ONNX, with a model card in Markdown for the people who use the model."""
 
 import copy
 import json
@@ -37,7 +37,7 @@ CARD = "<!-- Delete this line to keep your changes: export.py replaces a card th
 
 
 def card(trained: Trained, file: str) -> str:
-    """Return the model card as Markdown. Values that an unfinished run lacks are "not recorded". file: its name."""
+    """Return the model card as Markdown, with "not recorded" for values that the run lacks. file: ONNX file's name."""
     finished = (trained.folder / SUMMARY).is_file()
     summary = read_summary(trained.folder) if finished else NO_SUMMARY
     environment = read_environment(trained.folder) if (trained.folder / ENVIRONMENT).is_file() else Environment()
@@ -90,25 +90,25 @@ def _list_rates(summary: Summary, sets: Mapping[str, SetContent]) -> list[str]:
         f"{100 * result.wer:.2f} | {100 * (result.cer or 0.0):.2f} |"
         for name, result in summary.sets.items()
     ]
-    text = "Of the last checkpoint, decoded greedily without language model unless the settings name another decoder."
+    text = "The last checkpoint was decoded greedily, without a language model, unless the settings say otherwise."
     return [text, "", "| set | speakers | words | WER % | CER % |", "| --- | ---: | ---: | ---: | ---: |", *rows]
 
 
 def _list_limits(train: SetContent | None) -> list[str]:
-    lines = ["- The output has the form of the training texts: the characters above, one case, no punctuation."]
+    lines = ["- The output looks like the training transcripts: only the characters above, one case, no punctuation."]
     if train is not None:
         lines.append(
-            f"- It was trained on {train.speakers or UNKNOWN} speakers and {train.vocabulary:,} words. Expect much "
-            "higher error rates for other voices, rooms, microphones, languages or words."
+            f"- The model was trained on {train.speakers or UNKNOWN} speakers and {train.vocabulary:,} different words."
+            " Expect much higher error rates for other voices, rooms, microphones, languages or words."
         )
-    lines.append("- Confidences are not calibrated. If all are low, the speech is unlike the training data.")
+    lines.append("- Confidences are not calibrated. If all of them are low, the speech is unlike the training data.")
     return lines
 
 
 def export(cfg: DictConfig) -> Path:
-    """Write the ONNX file, and next to it its metadata (.json) and model card (.md). Return the path of the ONNX file.
+    """Write the ONNX file with its metadata (.json) and model card (.md) next to it, and return the ONNX file's path.
 
-    Raise UsageError for a run that cannot be exported, and for an output that may not be replaced.
+    Raise UsageError if the run cannot be exported, or if a .json or .md file there was not written by an export.
     """
     trained = load_run(str(cfg.run), cfg.checkpoint)
     file = Path(str(cfg.output)) if cfg.output else trained.folder / "export" / "model.onnx"
@@ -138,7 +138,7 @@ def export(cfg: DictConfig) -> Path:
 
 
 def metadata(trained: Trained, samples: str) -> dict[str, object]:
-    """Return the data that a program needs to use the model. separation: symbol between double letters, or ""."""
+    """Return the metadata that programs need to run the model. "separation": symbol between double letters, or ""."""
     run = read_environment(trained.folder).id if (trained.folder / ENVIRONMENT).is_file() else None
     return {
         "run": run or trained.folder.resolve().name,
@@ -153,10 +153,10 @@ def metadata(trained: Trained, samples: str) -> dict[str, object]:
 
 
 class ConvolvedSpectrum(nn.Module):
-    """Waveforms (B, S) → power spectrum (B, T, F), with the values of PowerSpectrum up to rounding.
+    """Compute power spectra (B, T, F) of waveforms (B, S) by convolution, equal to PowerSpectrum's up to rounding.
 
-    It is a convolution whose stride is the hop and whose kernels are the windowed cosines and sines. The kernels are
-    computed in float64, and they also subtract the mean of each frame.
+    The convolution's stride is the hop, and its kernels are the windowed cosines and sines. The kernels are computed in
+    float64 and also subtract each frame's mean.
     """
 
     kernels: torch.Tensor
@@ -167,7 +167,7 @@ class ConvolvedSpectrum(nn.Module):
         size, window = spectrum.window_size, spectrum.window.double().cpu()
         impulses = torch.eye(size, dtype=torch.float64)
         centred = impulses - 1 / size  # each row is an impulse minus its mean
-        previous = torch.cat([centred[:, :1], centred[:, :-1]], dim=1)  # the first sample counts as its own predecessor
+        previous = torch.cat([centred[:, :1], centred[:, :-1]], dim=1)  # pre-emphasis repeats the first sample
         emphasised = centred - spectrum.preemphasis * previous
         transformed = torch.fft.rfft(emphasised * window, n=spectrum.fft_size)  # (size, F)
         kernels = torch.cat([transformed.real, transformed.imag], dim=1).T
@@ -180,17 +180,17 @@ class ConvolvedSpectrum(nn.Module):
 
 
 GATES = {"LSTM": (0, 3, 1, 2), "GRU": (1, 0, 2), "RNN_TANH": (0,), "RNN_RELU": (0,)}
-"""Positions in torch's weights of the gates in ONNX's order. LSTM: i o f c from i f g o; GRU: z r h from r z n."""
+"""For each cell, the index of each gate in torch's weights, in ONNX's gate order (LSTM: i o f c, GRU: z r h)."""
 
 Attributes = dict[str, int | float | str | bool | Sequence[int] | Sequence[float] | Sequence[str] | Sequence[bool]]
-"""Attributes of an ONNX operator, as torch.onnx.ops.symbolic takes them."""
+"""Attributes of an ONNX operator, in the form that torch.onnx.ops.symbolic accepts."""
 
 
 class Recurrence(nn.Module):
-    """One direction of a recurrent layer as an ONNX operator: (x (B, T, D), lengths (B,)) → (B, T, H).
+    """Replace one direction of a recurrent layer by an ONNX operator: x (B, T, D) and lengths (B,) → (B, T, H).
 
-    It is for export only, and direct calls return zeros. Raise UsageError if the layer has no torch module `cell`, as
-    min_gru and associative_lstm. If a layer computes something else, the comparison of the outputs detects it.
+    This module is for export only: outside an export, it returns zeros. The constructor raises UsageError if the layer
+    has no torch module `cell`, such as min_gru. A layer that computes more than its cell fails `largest_difference`.
     """
 
     def __init__(self, layer: nn.Module) -> None:
@@ -210,11 +210,11 @@ class Recurrence(nn.Module):
         self.hidden_size = cell.hidden_size
         self.attributes: Attributes = {"hidden_size": cell.hidden_size}
         if cell.mode == "GRU":
-            self.attributes["linear_before_reset"] = 1  # as in torch and cuDNN
+            self.attributes["linear_before_reset"] = 1  # torch and cuDNN reset after the linear layer
         if cell.mode == "RNN_RELU":
             self.attributes["activations"] = ["Relu"]
         if (ceiling := getattr(layer, "ceiling", None)) is not None:
-            self.attributes["clip"] = float(ceiling)  # clips a ReLU's input, which clips its output as well
+            self.attributes["clip"] = float(ceiling)  # clips the ReLU's input, and thereby its output
 
     def forward(self, x: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
         y = torch.onnx.ops.symbolic(
@@ -228,10 +228,10 @@ class Recurrence(nn.Module):
 
 
 class Graph(nn.Module):
-    """(audio (B, S), lengths (B,) in samples) → (log_probs (B, T, V) in nats, lengths (B,) in frames).
+    """The exported network: audio (B, S), lengths (B,) in samples → log_probs (B, T, V), lengths (B,) in frames.
 
-    Audio is float in -1..1, or int16 if `int16` is true. Samples beyond a length are ignored. Zeros are appended so
-    that even a single sample gives a frame; T therefore exceeds the longest length by a few frames.
+    Audio is float in -1..1, or int16 if `int16` is true. Samples beyond an utterance's length are ignored. The network
+    appends zeros to get a frame even from a single sample, which makes T a few frames longer than the longest length.
     """
 
     def __init__(self, task: CTCTask, int16: bool) -> None:
@@ -255,7 +255,7 @@ class Graph(nn.Module):
 
 
 def replace(module: nn.Module, kind: type[nn.Module], by: type[nn.Module]) -> None:
-    """Replace every submodule of type `kind` by the module that `by` builds from it, in place."""
+    """Replace, in place, every submodule of type `kind` with the module that `by` builds from the submodule."""
     for name, child in list(module.named_children()):
         if isinstance(child, kind):
             setattr(module, name, by(child))
@@ -264,7 +264,7 @@ def replace(module: nn.Module, kind: type[nn.Module], by: type[nn.Module]) -> No
 
 
 def write_graph(graph: Graph, file: Path, opset: int | None, description: Mapping[str, object]) -> None:
-    """Write the graph for any batch size and length. The metadata are `description`, as JSON except for texts."""
+    """Write the graph to an ONNX file, for any batch size and length. description: metadata to store in the file."""
     batch, samples = "batch", "samples"
     lengths = torch.tensor([2 * SAMPLE_RATE, SAMPLE_RATE])
     audio = torch.zeros(2, 2 * SAMPLE_RATE, dtype=torch.float32 if description["samples"] == "float" else torch.int16)
@@ -287,8 +287,9 @@ def write_graph(graph: Graph, file: Path, opset: int | None, description: Mappin
 
 @contextmanager
 def _quiet_single_thread() -> Iterator[None]:
-    """Silence the exporter's messages about missing packages and equal names of axes. Use a single thread, because the
-    exporter cannot trace the threads in which the two directions of a layer run.
+    """Silence the exporter's warnings about missing packages and axis names, and limit torch to one thread.
+
+    The exporter cannot trace the threads that run the two directions of a recurrent layer.
     """
     log, threads = logging.getLogger("torch.onnx"), torch.get_num_threads()
     level = log.level
@@ -305,10 +306,10 @@ def _quiet_single_thread() -> Iterator[None]:
 
 
 def largest_difference(task: CTCTask, file: Path, samples: str) -> float:
-    """Return the largest difference, in nats, between torch's log-probabilities and the file's.
+    """Return the largest difference, in nats, between the log-probabilities of torch and of the exported model.
 
-    The input is three bursts of noise, one of them a single sample. torch computes each burst alone, and the exported
-    model computes all of them in one batch.
+    The input is three bursts of noise, one of them a single sample long. torch processes each burst separately, while
+    the exported model processes all three as one batch.
     """
     lengths = torch.tensor([3 * SAMPLE_RATE + 77, SAMPLE_RATE, 1])
     generator = torch.Generator().manual_seed(0)
@@ -328,5 +329,5 @@ def largest_difference(task: CTCTask, file: Path, samples: str) -> float:
             return float("inf")
         if count:
             difference = float((expected - torch.from_numpy(exported[:count])).abs().max())
-            largest = max(largest, difference if math.isfinite(difference) else math.inf)  # max(0, nan) is 0
+            largest = max(largest, difference if math.isfinite(difference) else math.inf)  # max(0, nan) would be 0
     return largest

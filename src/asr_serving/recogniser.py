@@ -1,4 +1,4 @@
-"""Recognise recordings: cut them into pieces, and run model, decoder and alignment on batches of similar length."""
+"""Recognise recordings: cut them into pieces, batch pieces of similar length, then decode and align each batch."""
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -16,15 +16,15 @@ from asr_ablations.training.trained_model import Trained
 
 HOP = SAMPLE_RATE // 100
 PAUSE = 0.3
-"""Seconds over which energy is averaged, so that the 0.1 s of silence in a stop consonant do not count as a pause."""
+"""Seconds over which the level is averaged, long enough to ignore the 0.1 s of silence in a stop consonant."""
 
 
 def cut(samples: np.ndarray, longest: float) -> list[tuple[int, int]]:
-    """Cut int16 audio (S,) at 16 kHz into pieces of at most `longest` seconds. Return (first, end) of each in samples.
+    """Cut int16 audio (S,) at 16 kHz into pieces of at most `longest` seconds. Return each piece's (first, end) sample.
 
-    The pieces cover all samples without overlap. A piece ends in the middle of the quietest 0.3 s of its second half,
-    or at the end of the recording. Levels are averaged in dB, so that a click in a pause counts little. Without a pause
-    a word may be cut.
+    The pieces cover all samples without overlap. Every piece but the last ends in the middle of the quietest 0.3 s of
+    its second half. The level is averaged in dB, because a click in a pause would dominate an average of energies. If
+    there is no pause, the cut may fall inside a word.
     """
     limit = round(longest * SAMPLE_RATE)
     borders = [0]
@@ -38,10 +38,10 @@ def cut(samples: np.ndarray, longest: float) -> list[tuple[int, int]]:
 
 
 def _measure_loudness(samples: np.ndarray) -> np.ndarray:
-    """Return the level (S // 160,) in dB of each 10 ms, averaged over 0.3 s. There is at least one value."""
+    """Return the level in dB of every 10 ms, averaged over 0.3 s, with shape (max(1, S // 160),)."""
     count = max(1, len(samples) // HOP)
     decibels = np.empty(count, dtype=np.float32)
-    for i in range(0, count, 6000):  # one minute at a time, because an hour in float64 takes 0.5 GB
+    for i in range(0, count, 6000):  # process one minute at a time, because an hour in float64 takes 0.5 GB
         part = samples[i * HOP : min(i + 6000, count) * HOP].astype(np.float64).reshape(-1, HOP)
         decibels[i : i + len(part)] = 10 * np.log10(np.square(part).mean(axis=1) + 1)
     width = round(PAUSE * SAMPLE_RATE / HOP)
@@ -51,7 +51,7 @@ def _measure_loudness(samples: np.ndarray) -> np.ndarray:
 
 
 def _find_quietest(values: np.ndarray) -> int:
-    """Return the index of the lowest value, or the middle of adjacent lowest values; 0 for an empty array."""
+    """Return the index of the lowest value, the middle one if adjacent values are equally low; 0 if there are none."""
     if not len(values):
         return 0
     first = int(values.argmin())
@@ -60,16 +60,16 @@ def _find_quietest(values: np.ndarray) -> int:
 
 
 BATCHES_AT_ONCE = 16
-"""Batches whose audio is read before it is sorted by length. More batches need less padding, but more memory."""
+"""Number of batches whose audio is read before sorting it by length. A larger number saves padding but takes memory."""
 
-Span = tuple[int, int]  # first sample and end of a piece in its recording
-Place = tuple[int, Span]  # number of a recording in its group, and one of its pieces
-Recording = tuple[np.ndarray, list[Span]]  # samples, and the pieces they are cut into
+Span = tuple[int, int]  # index of a piece's first sample in its recording, and of the sample after its last
+Place = tuple[int, Span]  # index of a recording in its group, and the span of one of its pieces
+Recording = tuple[np.ndarray, list[Span]]  # samples of a recording, and the spans of its pieces
 
 
 @dataclass(frozen=True)
 class Piece:
-    """A part of a recording with its words. start and end are in seconds."""
+    """A piece of a recording with its recognised words. start, end: seconds from the start of the recording."""
 
     start: float
     end: float
@@ -81,9 +81,10 @@ class Piece:
 
 
 class Recogniser:
-    """A trained model with a decoder.
+    """Recognises recordings with a trained model and a decoder.
 
-    longest: maximum length of a piece in seconds. batch_seconds: maximum length of a batch, including padding.
+    longest: maximum length of a piece in seconds
+    batch_seconds: maximum total length of a batch in seconds, including padding
     """
 
     def __init__(self, trained: Trained, decoder: Decoder, *, longest: float, batch_seconds: float) -> None:
@@ -98,7 +99,7 @@ class Recogniser:
     def __call__(
         self, recordings: Iterable[np.ndarray], advance: Callable[[float], None] | None = None
     ) -> Iterator[list[Piece]]:
-        """Yield the pieces of each recording, int16 (S,). advance: called with the seconds just recognised."""
+        """Yield the recognised pieces of each recording, int16 (S,). advance: receives the seconds just recognised."""
         group: list[Recording] = []
         for samples in recordings:
             group.append((samples, cut(samples, self.longest)))
@@ -133,7 +134,7 @@ class Recogniser:
 
 
 def batches(places: list[Place], limit: int) -> Iterator[list[Place]]:
-    """Yield batches of places, longest first. Each has at most `limit` samples with padding, or a single place."""
+    """Yield batches of pieces, longest first: at most `limit` samples including padding, or a single longer piece."""
     batch: list[Place] = []
     longest = 0
     for place in sorted(places, key=lambda place: place[1][0] - place[1][1]):

@@ -1,4 +1,4 @@
-"""Checks of the options of the commands transcribe and export, before anything is loaded."""
+"""Check the options of the transcribe and export commands before anything is loaded."""
 
 from omegaconf import DictConfig, OmegaConf
 
@@ -13,7 +13,7 @@ FORMATS = ("text", "json", "srt")
 
 
 def check_transcription(cfg: DictConfig) -> None:
-    """Raise UsageError for an invalid option of transcribe."""
+    """Raise UsageError if an option of the transcribe command is invalid."""
     _check_run(cfg, "transcribe")
     path_or_none("output", cfg.output)
     switch("serve", cfg.serve)
@@ -28,20 +28,20 @@ def check_transcription(cfg: DictConfig) -> None:
     if cfg.serve:
         require("serve", "serve=true", "fastapi", "uvicorn")
         if requested_audio(cfg):
-            raise choices("audio", cfg.audio, "null with serve=true, because the page itself takes recordings")
+            raise choices("audio", cfg.audio, "null with serve=true, because the web page uploads recordings")
     elif not requested_audio(cfg):
-        raise UsageError("audio is not set: expected a file, a folder, several as [a,b], or - for a list on stdin")
+        raise UsageError("audio is not set: expected a file, a folder, a list [a,b], or - to read paths from stdin")
 
 
 def _check_run(cfg: DictConfig, command: str) -> None:
     check_targets(cfg)
     if not cfg.run:
-        raise UsageError(f"run is not set: expected a run's folder, as in {typed(command)} run=outputs/<sweep>/<run>")
+        raise UsageError(f"run is not set: expected a run folder, as in {typed(command)} run=outputs/<sweep>/<run>")
     path_or_none("run", cfg.run)
 
 
 def requested_audio(cfg: DictConfig) -> list[str]:
-    """Return the paths in the key `audio` as a list."""
+    """Return the paths in the config key `audio` as a list, without null and empty paths."""
     value = OmegaConf.to_container(cfg.audio) if OmegaConf.is_config(cfg.audio) else cfg.audio
     paths = value if isinstance(value, list) else [value]
     for path in paths:
@@ -51,12 +51,12 @@ def requested_audio(cfg: DictConfig) -> list[str]:
 
 
 def check_export(cfg: DictConfig) -> None:
-    """Raise UsageError for an invalid option of export."""
+    """Raise UsageError if an option of the export command is invalid."""
     _check_run(cfg, "export")
     if cfg.samples not in SAMPLES:
         raise choices("samples", cfg.samples, SAMPLES)
     if cfg.opset is not None:
-        whole("opset", cfg.opset, 18, 25, also="null")  # versions of ONNX's operators that work
+        whole("opset", cfg.opset, 18, 25, also="null")  # ONNX operator-set versions that the exporter supports
     if cfg.output is not None and not str(cfg.output).endswith(".onnx"):
         raise choices("output", cfg.output, "a file that ends in .onnx")
     number("tolerance", cfg.tolerance, above=0, most=1)

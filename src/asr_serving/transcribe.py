@@ -1,4 +1,4 @@
-"""Transcribe recordings to text, JSON or subtitles, on standard output, in one file, or in a file per recording."""
+"""Transcribe recordings as text, JSON or subtitles, to standard output, one file, or one file per recording."""
 
 import io
 import json
@@ -15,10 +15,10 @@ from omegaconf import DictConfig, OmegaConf
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
 from asr_ablations import SAMPLE_RATE
-from asr_ablations.config.build import build
 from asr_ablations.config.compose import look_up_in
 from asr_ablations.data.audio import duration, header, read
 from asr_ablations.tools.files import CONF
+from asr_ablations.training.assembly import build_decoder
 from asr_ablations.training.lightning_warnings import silence_lightning
 from asr_ablations.training.trained_model import load_run
 from asr_serving.recogniser import Piece, Recogniser, Word
@@ -29,12 +29,12 @@ from asr_verdicts.terminal import console, harmless_line
 
 ENDINGS = {"text": ".txt", "json": ".json", "srt": ".srt"}
 SUBTITLE_LETTERS, SUBTITLE_SECONDS, SUBTITLE_GAP = 80, 6.0, 1.0
-"""A subtitle has at most 80 letters (two lines) and lasts at most 6 s. It ends before a pause of 1 s or more."""
+"""A subtitle has at most 80 characters (two lines) and lasts at most 6 s. A pause of 1 s or more starts a new one."""
 
 
 @dataclass(frozen=True)
 class Transcript:
-    """The recognised text of an audio file. seconds: duration of the file."""
+    """The transcript of an audio file, in pieces. seconds: duration of the file."""
 
     file: str
     seconds: float
@@ -49,7 +49,7 @@ class Transcript:
         return " ".join(word.word for word in self.words)
 
     def content(self) -> dict[str, object]:
-        """Return the content of the JSON output. Times are in seconds, rounded to milliseconds."""
+        """Return the object to write as JSON, with times in seconds rounded to milliseconds."""
         words = [
             {"word": w.word, "start": round(w.start, 3), "end": round(w.end, 3), "confidence": round(w.confidence, 3)}
             for w in self.words
@@ -61,7 +61,7 @@ class Transcript:
 
 
 def as_line(transcript: Transcript, form: str) -> str:
-    """Return the transcript as one line, which is a JSON object, or path, tab and text."""
+    """Return the transcript as one line: a JSON object if `form` is json, else path, tab and text."""
     if form == "json":
         return json.dumps(transcript.content(), ensure_ascii=False) + "\n"
     return f"{transcript.file}\t{transcript.text}\n"
@@ -105,14 +105,14 @@ WRITERS: dict[str, Callable[[Transcript], str]] = {
 
 SURE = 0.75
 """Mean confidence below which the speech is probably unlike the training data. A model trained on the built-in corpus
-has a mean of 0.90 for new speakers of that corpus, and above 0.83 for nine of ten utterances. For the real speech of
-AN4, its mean is 0.64, and below 0.70 for nine of ten utterances.
+had a mean of 0.90 on new speakers of that corpus, with nine of ten utterances above 0.83. On real speech (AN4), the
+same model had a mean of 0.64, with nine of ten utterances below 0.70.
 """
-FEWEST = 5  # words; shorter texts are not judged, because a single unusual name lowers their mean too much
+FEWEST = 5  # smallest number of words to judge, because one unusual name lowers the mean of fewer words too much
 
 
 def doubt(words: Iterable[Word]) -> str | None:
-    """Return a warning if the mean confidence of the words is low, else None."""
+    """Return a warning if the words' mean confidence is low, else None."""
     confidences = [word.confidence for word in words]
     mean = sum(confidences) / max(1, len(confidences))
     if len(confidences) < FEWEST or mean >= SURE:
@@ -125,20 +125,20 @@ def doubt(words: Iterable[Word]) -> str | None:
 
 AUDIO_ENDINGS = {f".{name.lower()}" for name in soundfile.available_formats()} | {".aif", ".oga", ".opus"}
 BLOCK = 30
-"""Seconds of audio to read and resample at once, a whole number. Resampling ten minutes at once would need 1.2 GB."""
+"""Whole number of seconds to read and resample at once. Resampling ten minutes at once would need 1.2 GB."""
 PLAIN_RATE = 48_000
-"""Sampling rate above which a block is shorter, in proportion."""
+"""Sampling rate in Hz above which the blocks of audio to resample get proportionally shorter."""
 
 
 class Source(NamedTuple):
-    """A file, and its path relative to the requested folder, or its name if the file itself was requested."""
+    """An audio file. name: its path relative to the requested folder, or its file name if it was requested itself."""
 
     path: Path
     name: Path
 
 
 def find_sources(requested: Sequence[str]) -> list[Source]:
-    """Return the audio files in the requested paths, each once. "-" reads a list of paths from standard input.
+    """Return the audio files at the requested paths, without duplicates. "-" stands for paths listed on standard input.
 
     Raise UsageError if a folder has no audio, or if the list on standard input is empty.
     """
@@ -163,9 +163,9 @@ def find_sources(requested: Sequence[str]) -> list[Source]:
 def read_whole(path: Path) -> np.ndarray:
     """Read a recording as int16 samples (S,) at 16 kHz. The channels of a stereo recording are averaged.
 
-    It is read and resampled in blocks. The result is the same as for the whole recording at once, because blocks start
-    at whole seconds and one more second is resampled on both sides. Raise AudioError if the file is missing, damaged or
-    empty.
+    To save memory, the recording is read and resampled in blocks. Blocks start at whole seconds and are resampled with
+    one more second on both sides, which gives the same result as resampling the whole recording at once. Raise
+    AudioError if the file is missing, damaged or empty.
     """
     count, rate = header(path)
     total, parts = count / rate, []
@@ -178,11 +178,11 @@ def read_whole(path: Path) -> np.ndarray:
 
 
 REPLACED = (".txt", ".json", ".jsonl", ".srt")
-"""Endings of files that a transcription may replace. Other files are never replaced unless they are empty."""
+"""Endings of transcript files, which a transcription may overwrite. Other files are overwritten only if empty."""
 
 
 def _refuse_replacing(files: Iterable[Path], sources: Sequence[Source]) -> None:
-    """Raise UsageError if an output file is one of the recordings, under any name, or is not a transcript."""
+    """Raise UsageError if an existing output file is not a transcript, or is a recording under any name."""
     recordings = {os.stat(path)[1:3]: path for path, _ in sources if os.path.exists(path)}  # inode and device
     for file in filter(os.path.isfile, files):
         if (recording := recordings.get(file.stat()[1:3])) is not None:
@@ -192,7 +192,7 @@ def _refuse_replacing(files: Iterable[Path], sources: Sequence[Source]) -> None:
 
 
 class Stream:
-    """Writes to standard output at once, or to a file at the end, so that the file is never incomplete."""
+    """Writes each transcript to standard output at once, or all of them to a file at the end, when none is missing."""
 
     def __init__(self, file: Path | None, form: str, single: bool) -> None:
         self.file, self.form, self.single = file, form, single
@@ -209,15 +209,15 @@ class Stream:
     def close(self) -> None:
         if self.file is not None and self.parts:
             self.file.parent.mkdir(parents=True, exist_ok=True)
-            target = self.file.resolve()  # the file that a link points to is replaced, not the link
-            if target.exists() and not is_regular(target):  # a pipe or device cannot be replaced
+            target = self.file.resolve()  # replace the file that a link points to, not the link
+            if target.exists() and not is_regular(target):  # write into a pipe or device, which cannot be replaced
                 target.write_text("".join(self.parts), encoding="utf-8", errors="backslashreplace")
             else:
                 write(target, "".join(self.parts))
 
 
 class Folder:
-    """Writes a file per recording. Raise UsageError if two recordings would share a file, or one would be replaced."""
+    """Writes one file per recording. Raises UsageError if two recordings would share a file or one be overwritten."""
 
     def __init__(self, folder: Path, form: str, sources: Sequence[Source]) -> None:
         self.folder, self.form = folder, form
@@ -239,13 +239,14 @@ class Folder:
         write(file, WRITERS[self.form](transcript))
 
     def close(self) -> None:
-        """Do nothing, because everything is already written."""
+        """Do nothing, because `add` has already written every file."""
 
 
 def choose_output(output: str | None, form: str, sources: Sequence[Source], single: bool) -> Stream | Folder:
-    """Return the output that the key `output` selects. single: whether a single file was requested.
+    """Return the output that the config key `output` selects. single: whether a single file was requested.
 
-    Raise UsageError if the output would replace another file, or cannot contain the subtitles of several recordings.
+    Raise UsageError if a file that is not a transcript would be overwritten, or if one file would get the subtitles of
+    several recordings.
     """
     path = None if output is None else Path(output)
     if path is not None and (str(output).endswith("/") or path.is_dir()):
@@ -257,9 +258,9 @@ def choose_output(output: str | None, form: str, sources: Sequence[Source], sing
 
 
 def transcribe(cfg: DictConfig) -> int:
-    """Transcribe the requested recordings. Return the number of files that failed.
+    """Transcribe the requested recordings, and return the number of files that failed.
 
-    Each failure is printed, and so is a warning if the confidence is low. Raise UsageError for an invalid request.
+    Print every failure, and a warning if the mean confidence is low. Raise UsageError if the request is invalid.
     """
     requested = requested_audio(cfg)
     sources = find_sources(requested)
@@ -288,11 +289,11 @@ def transcribe(cfg: DictConfig) -> int:
 
 
 def load_recogniser(cfg: DictConfig) -> Recogniser:
-    """Load the model and decoder of a config. Raise UsageError if that fails."""
+    """Load the model and the decoder that a config selects. Raise UsageError on failure."""
     silence_lightning()
     trained = load_run(str(cfg.run), cfg.checkpoint)
     OmegaConf.update(trained.cfg, "gpus", cfg.gpus)
-    decoder = build(cfg.decoder)(trained.task.alphabet)
+    decoder = build_decoder(cfg.decoder, trained.task.alphabet)
     return Recogniser(trained, decoder, longest=cfg.longest, batch_seconds=cfg.batch_seconds)
 
 
@@ -303,9 +304,9 @@ class Model:
         self.recognise = recognise
 
     def transcribe(self, audio: str | Path) -> Transcript:
-        """Return the transcript of a recording: text, and words with start and end in seconds and confidence in 0..1.
+        """Transcribe a recording. Each word has a start and an end in seconds, and a confidence in 0..1.
 
-        Raise UsageError for a file that is not audio.
+        Raise UsageError if the file is not audio.
         """
         samples = read_whole(Path(audio))
         (pieces,) = self.recognise([samples])
@@ -313,7 +314,7 @@ class Model:
 
 
 def load(run: str | Path, checkpoint: str = "last") -> Model:
-    """Load a trained run, with greedy decoding and the settings of conf/transcribe.yaml. Raise UsageError on errors."""
+    """Load a trained run for greedy decoding with the settings in conf/transcribe.yaml. Raise UsageError on failure."""
     look_up_in(CONF)  # defaults for keys that the run's config lacks
     settings = OmegaConf.load(CONF / "transcribe.yaml")
     assert isinstance(settings, DictConfig)
@@ -324,7 +325,7 @@ def load(run: str | Path, checkpoint: str = "last") -> Model:
 
 
 class _Reader:
-    """Reads recordings, and reports failures. lengths: number of samples of each recording read so far, in order."""
+    """Reads recordings and reports unreadable files. lengths: each recording read so far and its number of samples."""
 
     def __init__(self, progress: Progress) -> None:
         self.progress = progress

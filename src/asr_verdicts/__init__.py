@@ -1,7 +1,7 @@
-"""Is one recogniser better than another? Verdicts over seeds and speakers, for systems of any toolkit.
+"""Decide whether one speech recogniser is better than another, for systems from any toolkit.
 
-`compare` takes hypotheses and references as lists, dicts or files. `asr_verdicts.comparison.compare` takes records of
-runs. All rates and differences are fractions: 0.01 is one point of WER.
+`compare` accepts hypotheses and references as lists, dicts or files. `asr_verdicts.comparison.compare` accepts run
+records instead. All error rates and differences are fractions: 0.01 is one percentage point of WER.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -16,7 +16,7 @@ __all__ = ["Result", "__version__", "compare"]
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("Result", "compare"):  # imported on first use, because scipy is slow
+    if name in ("Result", "compare"):  # imported on first use, because importing scipy is slow
         from asr_verdicts import api
 
         return getattr(api, name)

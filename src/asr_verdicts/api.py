@@ -1,4 +1,4 @@
-"""Compare systems from Python: hypotheses in, verdicts out."""
+"""The Python interface for comparing speech recognition systems by their hypotheses."""
 
 import html
 import re
@@ -25,14 +25,14 @@ Row = dict[str, Any]
 
 
 class Table(list[Row]):
-    """A list of rows, which are dicts with the same keys. A notebook shows it as a table."""
+    """A table as a list of rows, which are dicts with the same keys. Notebooks display it as an HTML table."""
 
     def frame(self) -> Any:
         """Return the rows as a pandas DataFrame. Raises UsageError if pandas is not installed."""
         try:
             import pandas
         except ImportError as error:
-            raise UsageError("frame(): needs pandas; pip install pandas installs it") from error
+            raise UsageError("frame() needs pandas; install it with pip install pandas") from error
         return pandas.DataFrame(list(self))
 
     def _repr_html_(self) -> str:
@@ -42,17 +42,17 @@ class Table(list[Row]):
 
 @dataclass(frozen=True)
 class Result:
-    """A comparison, which a notebook shows as a table, a figure and sentences."""
+    """The result of `compare`. Notebooks display it as a table, a figure and the verdict sentences."""
 
     comparison: Comparison
 
     def __str__(self) -> str:
-        """Return the verdict sentences and the warnings, one on each line."""
+        """Return the verdict sentences and the warnings, one per line."""
         return "\n".join([*map(str, self.comparison.answer), *(f"! {warning}" for warning in self.warnings)])
 
     @property
     def verdicts(self) -> list[Verdict]:
-        """A verdict for each question and set, starting with the set that decides."""
+        """The verdicts on all questions and test sets. Verdicts on the primary test set come first."""
         return self.comparison.verdicts
 
     @property
@@ -62,13 +62,14 @@ class Result:
 
     @property
     def scored(self) -> str:
-        """A sentence on the texts that were scored and their normalisation; empty for runs."""
+        """A sentence on how the texts were normalised before scoring; "" for training runs."""
         return _as_arguments(self.comparison.scored)
 
     def table(self) -> Table:
-        """Return a row for each arm and test set, with the number of runs and the mean rates as fractions.
+        """Return a row for each arm and test set, with the number of runs (`n`) and the mean error rates as fractions.
 
-        `wer_sd` and `cer_sd` are standard deviations over seeds. Errors by kind are mean counts per run.
+        `wer_sd` and `cer_sd` are standard deviations over seeds. Substitutions, deletions and insertions are mean
+        counts per run.
         """
         keys = ("arm", "set", "n", "wer", "wer_sd", "cer", "cer_sd", "substitutions", "deletions", "insertions")
         return Table({key: row[key] for key in keys} for row in rate_rows(self.comparison))
@@ -78,7 +79,7 @@ class Result:
         return self.table().frame()
 
     def save(self, folder: Path_) -> list[Path]:
-        """Write the same files as the command, with figures if matplotlib is installed, and return their paths."""
+        """Write the report files into a folder, with figures if matplotlib is installed, and return their paths."""
         into = Path(folder)
         written = write_texts(report_verdicts(self.comparison), into)
         try:
@@ -108,7 +109,7 @@ class Result:
         return f"{table}{self._figure()}{sentences}{footer}"
 
     def _figure(self) -> str:
-        """Draw the differences with their intervals as SVG; return "" without intervals or matplotlib."""
+        """Draw the differences and their intervals as SVG; return "" if intervals or matplotlib are missing."""
         if not any(verdict.interval for verdict in self.verdicts):
             return ""
         try:
@@ -142,23 +143,23 @@ def compare(
 ) -> Result:
     """Compare systems by their hypotheses. The first system is the baseline, unless `baseline` names another.
 
-    - systems: dict from each system's name to its hypotheses: a file or a pattern of files, a list of texts, or a dict
-      of texts by id. A list of these has one entry for each seed.
-    - references: reference transcripts in the same forms; None if the files of hypotheses contain them
-    - speakers: list with the speaker of each text, dict of speakers by id, or path of an utt2spk file
-    - speaker_of: regular expression whose first group is the speaker in an id
-    - normalise (or normalize): none, case, punctuation or whisper
-    - language: language code of the texts, such as tr
-    - drop: words to remove from all texts, separated by commas
-    - missing: refuse, empty or skip, if the ids of hypotheses and references differ
-    - seeds: number of seeds per system, if it was fixed before the first result
+    - systems: dict from system name to hypotheses, which are a file, a glob pattern, a list of transcripts, or a dict
+      from utterance id to transcript. For several seeds, use a list of such values, one per seed.
+    - references: reference transcripts in the same forms; None if the hypothesis files contain them
+    - speakers: speaker of each utterance: a list in the order of the transcripts, a dict by id, or an utt2spk file
+    - speaker_of: regular expression whose first group matches the speaker in an utterance id
+    - normalise (or normalize): text normalisation before scoring: none, case, punctuation or whisper
+    - language: language code of the transcripts, such as tr
+    - drop: words to remove from all transcripts, separated by commas
+    - missing: how to handle ids that differ between hypotheses and references: refuse, empty or skip
+    - seeds: number of seeds per system, if it was fixed before any result was seen
     - looks: whether seeds are added after looking at results. The interval is then valid however often you look.
-    - margin: the largest difference that would not matter: 0.5 for half a point, "5%" for 5 % of the rate
-    - metric: wer, cer or cer_longer
-    - format: format of the files, if it cannot be recognised
-    - set: name of the test set
+    - margin: largest difference that would not matter: 0.5 for half a point, "5%" for 5 % of the baseline's rate
+    - metric: error rate to compare: wer, cer or cer_longer
+    - format: file format, such as trn or ctm, if it cannot be recognised
+    - set: name of the test set, for reports
 
-    Raises UsageError, which is a ValueError, if the arguments do not fit together.
+    Raises UsageError, which is a ValueError, if an argument is invalid or if hypotheses and references do not match.
     """
     if not isinstance(systems, Mapping) or not systems:
         given = "an empty one" if isinstance(systems, Mapping) else f"a {type(systems).__name__}"
@@ -178,7 +179,7 @@ def compare(
 
 
 def _as_arguments(text: str) -> str:
-    """Rewrite command-line options as arguments of `compare`, such as --missing empty as missing=empty."""
+    """Rewrite the command-line options in a message as arguments of `compare`: --drop x becomes drop=x."""
     text = text.replace("--utt2spk", "speakers")
     text = re.sub(r"--([a-z]+)(?:-([a-z]+))? (?!and\b|or\b|says\b|was\b|names\b)(?=[\w'<])", _name_argument, text)
     return re.sub(r"--([a-z]+)(?:-([a-z]+))?(?=\W|$)", lambda match: _name_argument(match).rstrip("="), text)

@@ -1,4 +1,4 @@
-"""Arms of a comparison: groups of runs that make the same choice, with names."""
+"""Group runs with the same choice of the factor under test into arms, and name the arms."""
 
 import json
 import re
@@ -14,12 +14,12 @@ from asr_verdicts.record import FINGERPRINT, SYSTEM, AnyRun, ConfiguredRun, Reco
 
 @dataclass(frozen=True)
 class Arm:
-    """The runs with one choice of the factor, which usually differ in their seeds.
+    """An arm: runs with the same choice of the factor under test, usually with different seeds.
 
     - runs: finished runs
-    - diverged: runs that ended because the loss was not finite. They are results, too, with a WER of 100 %.
-    - absent: runs without a result
-    - levels: choices of the arm, by key or group
+    - diverged: runs that stopped because the loss was not finite. They count as results with a WER of 100 %.
+    - absent: runs without a result, such as failed or missing runs
+    - levels: the arm's choices, by config key or group
     """
 
     name: str
@@ -30,17 +30,17 @@ class Arm:
 
     @property
     def results(self) -> list[Record]:
-        """Finished and diverged runs, in the order of seeds."""
+        """The finished and diverged runs, sorted by seed."""
         return sorted([*self.runs, *self.diverged], key=lambda run: run.seed)
 
     def of_seeds(self, seeds: Container[int]) -> "Arm":
-        """Return the arm with only the results of these seeds."""
+        """Return a copy of the arm that contains only the results with these seeds."""
         runs, diverged = ([run for run in of if run.seed in seeds] for of in (self.runs, self.diverged))
         return replace(self, runs=runs, diverged=diverged)
 
 
 class Named(Protocol):
-    """Anything with the name and the choices of an arm."""
+    """An object with the name and the choices of an arm, such as an Arm, a Choice or a PlannedArm."""
 
     @property
     def name(self) -> str: ...
@@ -54,7 +54,7 @@ AnArm = TypeVar("AnArm", bound=Named)
 
 @dataclass(frozen=True)
 class Choice(Generic[AnyRun]):
-    """A choice of the factor, and the runs that make it, which may or may not have begun."""
+    """A choice of the factor under test, with its runs, which may not have started yet."""
 
     levels: dict[str, str]
     runs: list[AnyRun]
@@ -67,10 +67,11 @@ class Choice(Generic[AnyRun]):
 def group(
     runs: Sequence[AnyRun], factor: Sequence[str], differing: Sequence[str], explained: Sequence[str] = ()
 ) -> list[Choice[AnyRun]]:
-    """Group runs by their choices, in the order of the first run of each group.
+    """Group runs with equal values of all differing keys. The groups are in the order of their first runs.
 
-    - differing: keys that differ between runs; runs with different values belong to different groups
-    - explained: keys that names do not mention
+    - factor: config keys or groups under test
+    - differing: config keys that differ between runs; data hashes among them are ignored
+    - explained: differing keys that the names of the groups do not mention
     """
     by_content: dict[str, list[AnyRun]] = {}
     for run in runs:
@@ -83,11 +84,11 @@ def group(
 def fill_arms(
     choices: Sequence[Choice[Record]], unfinished: Sequence[Unfinished], differing: Sequence[str]
 ) -> tuple[list[Arm], list[str]]:
-    """Return the arms of these choices, with their runs in the order of seeds, and warnings.
+    """Return an arm for each choice, with its runs sorted by seed, and warnings about runs that were left out.
 
-    If several runs have the same choice and seed, only the first one counts, and a warning names the others. If runs
-    were started to confirm a choice of a search, the run that the search proposed is left out. An unfinished run is
-    assigned to an arm by its config, if that arm has results.
+    If several runs have the same choice and seed, only the first one counts. If a choice of a hyperparameter search was
+    confirmed by further runs, the runs of the search itself are left out. An unfinished run is assigned to the arm with
+    the same config, if that arm has results.
     """
     absent: dict[str, list[Unfinished]] = {}
     for lost in unfinished:
@@ -114,12 +115,12 @@ def _content_key(leaves_: Mapping[str, object], keys: Sequence[str]) -> str:
 
 
 def _keep_one_per_seed(name: str, runs: Sequence[Record]) -> tuple[list[Record], list[str]]:
-    """Return one run per seed, in the order of seeds, and warnings about the runs that were left out."""
+    """Return one run per seed, sorted by seed, and warnings about the runs that were left out."""
     confirming = [run for run in runs if not run.searched]
     warnings = []
     if confirming and len(confirming) < len(runs):
         chosen = ", ".join(str(run.seed) for run in runs if run.searched)
-        warnings.append(f"{name}, seed {chosen}: a search chose the arm by this run, so it is not evidence: left out")
+        warnings.append(f"{name}, seed {chosen}: a search chose the arm by this run, so the run is left out")
     seeds: dict[int, Record] = {}
     for run in confirming or runs:
         if run.seed in seeds:
@@ -129,7 +130,7 @@ def _keep_one_per_seed(name: str, runs: Sequence[Record]) -> tuple[list[Record],
 
 
 def find_baseline(name: str, arms: Sequence[AnArm]) -> AnArm:
-    """Return the baseline that a user means by a name (see find_arm). Raises UsageError with the choices."""
+    """Return the arm that the user chose as the baseline (see find_arm). Raises UsageError if no arm matches."""
     baseline = find_arm(name, arms)
     if baseline is None:
         raise UsageError(f"baseline={name}: expected {' or '.join(arm.name for arm in arms)}")
@@ -137,13 +138,13 @@ def find_baseline(name: str, arms: Sequence[AnArm]) -> AnArm:
 
 
 def _find_levels(runs: Sequence[ConfiguredRun], factor: Sequence[str], keys: Sequence[str]) -> list[dict[str, str]]:
-    """Return the choices of each run, by key or group.
+    """Return the choices that make up the name of each run, by config key or group.
 
-    They are the choices of the factor and of other keys that differ. If two runs still have the same name, the values
-    of all differing keys are added.
+    They are the run's choices of the factor and of differing keys that do not follow from it. If two runs still have
+    the same name, the values of all differing keys are added.
     """
     explained = [*factor, *derived(factor, references(runs))]
-    # a sweep about chance declares the seed as its factor, but its runs are one arm
+    # a sweep that measures the variation between seeds declares the seed as its factor, but all its runs form one arm
     differing = [*factor, *(key for key in keys if not within(key, explained))]
     roots = [root for root in dict.fromkeys(differing) if root != "seed"]
     choices = [{root: choice_of(run, root) for root in roots} for run in runs]
@@ -156,14 +157,14 @@ def _find_levels(runs: Sequence[ConfiguredRun], factor: Sequence[str], keys: Seq
     ]
 
 
-# groups whose option `none` becomes null in the config
+# config groups that are null in a resolved config if their option `none` is chosen
 NULL_GROUPS = ("auxiliary", "averaging", "debug", "penalty", "pretrain", "pruning", "stopping", "until")
 
 
 def choice_of(run: ConfiguredRun, root: str) -> str:
-    """Return the chosen option of a group, or the value of a plain key.
+    """Return a run's option for a config group, or its value of a plain config key, as text.
 
-    The option is named as the user typed it, or else after its class.
+    An option has the name that the user typed in an override, or else the name of its module or class.
     """
     node: object = run.config
     for part in root.split("."):
@@ -182,9 +183,9 @@ def choice_of(run: ConfiguredRun, root: str) -> str:
 def shared_start(arm: Arm) -> str:
     """Return a warning if all seeds of an arm were trained from the same checkpoint, else "".
 
-    Such seeds differ only in fine-tuning. The arms' checkpoints differ by chance, too, but the variation between seeds
-    does not show this. In a simulation with five seeds per arm, equal arms were called different in 41 % of sweeps
-    (`make campaign PARTS=verdicts`).
+    The variation between such seeds only covers fine-tuning, although the checkpoints of two arms also differ by
+    chance. In a simulation with five seeds per arm, a difference between equal arms was therefore claimed in 41 % of
+    sweeps (`make campaign PARTS=verdicts`).
     """
     starts = {run.config.get("weights_sha256") for run in arm.results}
     if len(arm.results) < 2 or len(starts) > 1 or None in starts:
@@ -194,36 +195,36 @@ def shared_start(arm: Arm) -> str:
 
 
 def is_search(arms: Sequence[Arm]) -> bool:
-    """Return whether there are at least two runs and a search proposed all of them, so that none confirms a choice."""
+    """Return whether there are at least two runs, and all of them were proposed by a hyperparameter search."""
     results = [run for arm in arms for run in arm.results]
     return len(results) > 1 and all(run.searched for run in results)
 
 
 def has_learned(arm: Arm, set_: str) -> bool:
-    """Return whether any run of the arm has a WER of at most 90 %."""
+    """Return whether at least one run of the arm has a WER of at most 90 % on the test set."""
     rates = [run.value(set_, "wer") for run in arm.runs]
     return any(rate is not None and rate <= NOT_LEARNED for rate in rates)
 
 
-NOT_LEARNED = 0.9  # WER above which a model has not learned to transcribe, because it gets almost nothing right
+NOT_LEARNED = 0.9  # WER above which a model counts as not having learned to transcribe
 
-EVERYTHING = "all"  # name of the only arm if runs differ only in their seeds
+EVERYTHING = "all"  # name of the only arm if all runs differ only in their seeds
 
-NAMED = (OWN, SYSTEM)  # keys whose values are names given by the user: of an arm in a list, or of a system
+NAMED = (OWN, SYSTEM)  # keys of `levels` whose values are names chosen by the user, for an arm or a system
 
 Value = TypeVar("Value")
 
 
 def name_of(levels: Mapping[str, str]) -> str:
-    """Return the name of the arm with these choices: `rnn=lstm`, `rnn=lstm, dropout=0.1`, or a given name."""
+    """Return the name of an arm with these choices, such as `rnn=lstm, dropout=0.1`, or the name the user chose."""
     return ", ".join(value if key in NAMED else f"{key}={value}" for key, value in levels.items()) or EVERYTHING
 
 
 def find_arm(name: str, arms: Sequence[AnArm]) -> AnArm | None:
-    """Return the arm that a user means by a name; None if the name fits no arm or several arms.
+    """Return the arm that matches a name typed by the user; None if no arm or several arms match.
 
-    `lstm` means rnn=lstm, or "rnn=lstm, batch.size=8" if that is the only LSTM; `shuffled,norm=batch` means the arm
-    with these two choices.
+    `lstm` matches rnn=lstm, or "rnn=lstm, batch.size=8" if that is the only LSTM. `shuffled,norm=batch` matches the arm
+    with both choices.
     """
     parts = [part.strip() for part in re.split(r",(?![^\[]*\])", name)]
     readings: tuple[Callable[[AnArm], bool], ...] = (
@@ -239,11 +240,11 @@ def find_arm(name: str, arms: Sequence[AnArm]) -> AnArm | None:
 
 
 def _fits(part: str, levels: Mapping[str, str]) -> bool:
-    """Return whether `key=value`, or a value alone, is one of the choices."""
+    """Return whether `part`, which is key=value or a value alone, is one of an arm's choices."""
     key, equals, value = part.partition("=")
     return levels.get(key) == value if equals else part in levels.values()
 
 
 def by_arm(values: Mapping[str, Value], arms: Sequence[Named]) -> dict[str, Value]:
-    """Rename keys to the full names of the arms that they mean (see find_arm). Other keys stay as they are."""
+    """Replace keys that match an arm (see find_arm) by the arm's full name. Keys without a match stay unchanged."""
     return {(arm.name if (arm := find_arm(key, arms)) else key): value for key, value in values.items()}

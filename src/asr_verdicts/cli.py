@@ -25,14 +25,14 @@ if TYPE_CHECKING:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the command and return its exit code, which is 2 for a user's mistake."""
+    """Run the `asr-verdicts` command and return its exit code: 2 for invalid input, 1 for a file error."""
     parser = argparse.ArgumentParser(prog="asr-verdicts", description="Is one recogniser better than another?")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     command = commands.add_parser(
         "compare", help="compare systems", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     command.add_argument(
-        "systems", nargs="+", metavar="NAME=[SET:]FILE", help="hypotheses; for several seeds, a pattern in quotes"
+        "systems", nargs="+", metavar="NAME=[SET:]FILE", help="hypotheses; for several seeds, a glob pattern in quotes"
     )
     add_answer_options(command, "named after the systems, such as base-mine")
     add_text_options(command)
@@ -53,20 +53,20 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def add_answer_options(parser: argparse.ArgumentParser, out: str) -> None:
-    """Add the options that every comparison has. out: description of the default of --out."""
-    parser.add_argument("--baseline", help="arm that the others are compared to (default: as declared, or the first)")
+    """Add the command-line options that all comparisons share. out: default of --out, described for its help text."""
+    parser.add_argument("--baseline", help="arm to which the others are compared (default: as declared, or the first)")
     parser.add_argument(
         "--metric",
         metavar="NAME",
-        help="metric of the verdicts: wer, cer, cer_longer or loss (default: as declared, or wer)",
+        help="metric to compare: wer, cer, cer_longer or loss (default: as declared, or wer)",
     )
     parser.add_argument("--set", metavar="NAME", help="test set that decides (default: as declared, or the first)")
-    parser.add_argument("--full", action="store_true", help="print every table instead of the answer alone")
-    parser.add_argument("--out", type=Path, help=f"folder for the files (default: {out})")
+    parser.add_argument("--full", action="store_true", help="print all tables, not only the answer")
+    parser.add_argument("--out", type=Path, help=f"folder for the report files (default: {out})")
 
 
 def add_text_options(group: argparse._ActionsContainer) -> None:
-    """Add the options for comparing files of hypotheses."""
+    """Add the command-line options for comparing hypothesis files."""
     group.add_argument(
         "--references", action="append", default=[], metavar="[SET:]FILE", help="reference transcripts: file or pattern"
     )
@@ -74,21 +74,21 @@ def add_text_options(group: argparse._ActionsContainer) -> None:
     group.add_argument(
         "--columns", metavar="WHAT=NAME,…", help="table columns: id, hypothesis, reference, speaker, unit, audio, set"
     )
-    group.add_argument("--speaker-of", metavar="REGEX", help="pattern whose group is the speaker in an id: ^([^-]+)-")
+    group.add_argument("--speaker-of", metavar="REGEX", help="regex whose group is the speaker in an id: ^([^-]+)-")
     group.add_argument("--utt2spk", type=Path, metavar="FILE", help="file with an id and its speaker on each line")
     group.add_argument(
         "--normalise", "--normalize", default="none", metavar="HOW", help=f"normalise all texts: {', '.join(NAMES)}"
     )
-    group.add_argument("--language", default="", metavar="CODE", help="language of the texts: in tr, I becomes ı")
+    group.add_argument("--language", default="", metavar="CODE", help="language code of the texts; for tr, I becomes ı")
     group.add_argument("--drop", default="", metavar="WORD,…", help="words to remove from all texts: '<unk>,[noise]'")
     group.add_argument("--missing", default="refuse", metavar="HOW", help=f"if ids differ: {', '.join(MISSING)}")
-    group.add_argument("--seeds", type=int, metavar="N", help="seeds per arm, fixed before any result was seen")
+    group.add_argument("--seeds", type=int, metavar="N", help="seeds per arm, if fixed before any result was seen")
     group.add_argument("--looks", action="store_true", help="seeds are added after looking at results")
-    group.add_argument("--margin", metavar="SIZE", help="difference that would not matter: 0.5 points, or 5%%")
+    group.add_argument("--margin", metavar="SIZE", help="largest difference that would not matter: 0.5 points, or 5%%")
 
 
 def compare_given(options: argparse.Namespace, systems: Sequence[str]) -> "Comparison":
-    """Compare systems given as NAME=[SET:]FILE. Raises UsageError if the arguments do not fit together."""
+    """Compare systems given as NAME=[SET:]FILE. Raises UsageError if an argument is invalid or files do not match."""
     from asr_verdicts.design import Options
     from asr_verdicts.systems import compare_systems
 
@@ -102,7 +102,7 @@ def compare_given(options: argparse.Namespace, systems: Sequence[str]) -> "Compa
 
 
 def write_report(report: "Report", folder: Path, options: argparse.Namespace) -> int:
-    """Print the answer and write its files, with the figures if matplotlib is installed."""
+    """Print the answer, or all tables with --full, and write the report files. Figures need matplotlib."""
     from asr_verdicts.report.files import write_texts
     from asr_verdicts.report.terminal import print_answer, print_comparison
 
@@ -119,7 +119,7 @@ def write_report(report: "Report", folder: Path, options: argparse.Namespace) ->
 
 
 def print_files(paths: Sequence[Path], folder: Path) -> None:
-    """Print where the files are, which one to look at, and which ones go into a paper."""
+    """Print the folder of the report files, the file to open first, and the files to paste into a paper."""
     by_name = {path.name: path for path in paths}
     look = next((by_name[name] for name in ("index.html", "differences.svg", "report.md") if name in by_name), folder)
     paste = ", ".join(name for name in ("table.tex", "methods.txt") if name in by_name)

@@ -1,4 +1,4 @@
-"""Compare runs: check them for confounds, group them into arms, measure the differences, and decide."""
+"""Compare runs: check them for confounds, group them into arms, measure the differences, and reach verdicts."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -18,15 +18,15 @@ from asr_verdicts.warnings import seed_noise_text, warnings_about
 
 @dataclass(frozen=True)
 class Comparison:
-    """The results of a comparison, from which every report is made.
+    """The result of a comparison, from which all reports are made.
 
-    - design: arms, baseline, questions and sets, chosen before any measurement
-    - arms: the arms that have results
-    - verdicts: the verdicts on the set that decides, followed by those on the other sets
-    - evidence: the test, and the reason for it
-    - course: the planned looks of a sweep with a plan; NO_LOOKS for other sweeps
-    - unfinished: the runs without a result
-    - scored: a sentence on the texts that were scored, for systems given by their hypotheses; "" for runs
+    - design: arms, baseline, questions and test sets, chosen before anything is measured
+    - arms: arms that have results
+    - verdicts: verdicts on the primary test set, followed by the verdicts on other test sets
+    - evidence: the statistical test, and the reason for choosing it
+    - course: planned looks (interim analyses) and their verdicts; NO_LOOKS if the sweep has no plan
+    - unfinished: runs without a result
+    - scored: a sentence on how the texts were normalised before scoring; "" for training runs
     """
 
     title: str
@@ -49,7 +49,7 @@ class Comparison:
 
     @property
     def set(self) -> str:
-        """The set whose verdicts answer the questions."""
+        """The primary test set, whose verdicts answer the questions."""
         return self.design.primary
 
     @property
@@ -62,7 +62,7 @@ class Comparison:
 
     @property
     def answer(self) -> list[Verdict]:
-        """The verdicts on the set that decides."""
+        """The verdicts on the primary test set."""
         return [verdict for verdict in self.verdicts if verdict.primary]
 
     @property
@@ -70,7 +70,7 @@ class Comparison:
         return [run for arm in self.arms for run in arm.runs]
 
 
-REASONS = 3  # number of runs without a result that an error names; the others are only counted
+REASONS = 3  # an error lists at most this many unfinished or diverged runs, and counts the others
 
 
 def compare(
@@ -80,7 +80,9 @@ def compare(
     evidence: Evidence = UNDECLARED,
     layout: Layout[Arm] | None = None,
 ) -> Comparison:
-    """Compare runs. layout: the runs grouped into arms, by default one arm for each choice of the factor.
+    """Compare runs, and return the verdicts with everything that reports need.
+
+    layout: arms into which the runs are grouped, by default one for each choice of the factor under test
 
     Raises ConfoundedError if the runs differ in more than the factor, and UsageError if a question cannot be answered.
     """
@@ -114,7 +116,7 @@ def _reasons(records: Records) -> str:
 def _measure(
     design: Design, arms: Sequence[Arm], evidence: Evidence, course: Course
 ) -> tuple[list[Verdict], list[str]]:
-    """Return all verdicts, starting with the set that decides, and warnings about arms that could not be compared."""
+    """Return all verdicts, those on the primary test set first, and warnings about arms that could not be compared."""
     if not design.baseline.results:
         return [], [f"{design.baseline.name}, the baseline, has no result yet"]
     names = {arm.name for arm in arms}

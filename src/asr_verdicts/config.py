@@ -1,29 +1,29 @@
-"""The part of a config that can change a result, and the differences between configs."""
+"""Find the part of a config that can change a run's result, and list the differences between configs."""
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypeAlias
 
-Config: TypeAlias = dict[str, Any]  # a resolved config, or a part of one; the components define its keys
+Config: TypeAlias = dict[str, Any]  # a resolved config, or a part of one; its keys depend on the components
 
 MACHINE_KEYS = (
     *("sweep", "ablation", "overrides", "outputs", "logger", "workers", "progress", "hardware"),
     *("force", "plan", "threads", "checkpoint_minutes", "utilisation_seconds", "transcripts"),
     *("pruning", "until", "arms", "arm", "weights"),
-)  # keys that only control the machine or name the run: they change no result and are not part of a run's identity
+)  # keys that change neither a run's result nor its identity, such as names and machine settings
 
-WHEREABOUTS = ("root", "download")  # keys of `data` that locate a corpus; the fingerprint identifies its content
+WHEREABOUTS = ("root", "download")  # keys under `data` that only locate a corpus, which has a fingerprint
 
-SHA256 = "_sha256"  # suffix of a key with a hash: `folder_sha256` holds the hash of `folder`
+SHA256 = "_sha256"  # suffix of keys for file hashes: `folder_sha256` is the hash of `folder`
 
-ROLES = ("train", "validation", "test")  # keys of `data` that take the name of one split or a list of names
+ROLES = ("train", "validation", "test")  # keys under `data` whose value is one split name or a list of them
 
 
 def by_content(node: Config) -> Config:
-    """Normalise a resolved config, or a part of one, so that equal content has equal form.
+    """Normalise a resolved config, or a part of one, to make equivalent configs equal.
 
-    A file or folder with a hash next to it is identified by the hash, not by its path. A list of one split becomes the
-    name of this split.
+    A path with a hash next to it is removed, because the hash identifies the file or folder. A list of one split
+    becomes the split's name.
     """
     located = {key for key, value in node.items() if value is not None and node.get(f"{key}{SHA256}") is not None}
     return {key: _by_content(key, value) for key, value in node.items() if key not in located}
@@ -40,9 +40,9 @@ def _by_content(key: str, value: Any) -> Any:
 
 
 def determining(whole: Config) -> Config:
-    """Return the part of a resolved config that can change the result."""
+    """Return the part of a resolved config that can change a run's result."""
     whole = by_content(whole)
-    without = {"data": WHEREABOUTS, "cache": ("root", "gigabytes")}  # locations, and the size of the cache
+    without = {"data": WHEREABOUTS, "cache": ("root", "gigabytes")}  # paths and cache size change no result
     content: Config = {
         key: {name: child for name, child in value.items() if name not in without[key]}
         if key in without and isinstance(value, dict)
@@ -50,14 +50,14 @@ def determining(whole: Config) -> Config:
         for key, value in whole.items()
         if key not in MACHINE_KEYS
     }
-    if "gpus" in content:  # a GPU only changes rounding, but the number of ranks changes the batch
+    if "gpus" in content:  # the choice of GPUs only affects rounding, but the number of ranks changes the batch
         content["ranks"] = ranks(content)
         del content["gpus"]
     return content
 
 
 def ranks(cfg: Mapping[str, Any]) -> int:
-    """Return the number of processes that train together: the key `ranks` if it is set, else one per GPU."""
+    """Return the number of processes (ranks) that train a model: the key `ranks` if it is set, else one per GPU."""
     if cfg.get("ranks") is not None:
         return int(cfg["ranks"])
     gpus = cfg["gpus"]
@@ -65,7 +65,7 @@ def ranks(cfg: Mapping[str, Any]) -> int:
 
 
 def flatten(node: Mapping[str, object], prefix: str = "") -> dict[str, object]:
-    """Return the leaves of a config by dotted key. A list, or a mapping without keys, is a single leaf."""
+    """Return the leaf values of a nested config by dotted key. A list or an empty mapping is a single leaf."""
     leaves: dict[str, object] = {}
     for key, value in node.items():
         if isinstance(value, Mapping) and value:
@@ -76,7 +76,7 @@ def flatten(node: Mapping[str, object], prefix: str = "") -> dict[str, object]:
 
 
 def differences(first: object, second: object, prefix: str = "") -> list[tuple[str, object, object]]:
-    """Return (dotted key, first value, second value) for every difference. A missing value is None."""
+    """Return (dotted key, first value, second value) for each difference between configs. A missing value is None."""
     if isinstance(first, dict) and isinstance(second, dict):
         keys = sorted({*first, *second}, key=str)
         return [change for key in keys for change in differences(first.get(key), second.get(key), f"{prefix}{key}.")]
@@ -89,14 +89,14 @@ NOT_COMPARED = (*MACHINE_KEYS, "seed", *(f"data.{key}" for key in WHEREABOUTS), 
 
 
 def within(key: str, roots: Iterable[str]) -> bool:
-    """Return whether a dotted key is one of the roots or lies below one of them."""
+    """Return whether a dotted key is one of the roots or lies below one, as `model.width` lies below `model`."""
     return any(key == root or key.startswith(f"{root}.") for root in roots)
 
 
 def leaves(config: Config) -> dict[str, object]:
-    """Return all leaves of a config that can change a run's result, by dotted key.
+    """Return all config values, except the seed, that can change a run's result, by dotted key.
 
-    A file is represented by its name and the hash of its content.
+    A path below the top level that has a hash is replaced by the file's name and the first digits of the hash.
     """
     whole, typed = flatten(by_content(config)), flatten(config)
     for key in [key for key in whole if key.endswith(SHA256) and typed.get(key.removesuffix(SHA256)) and "." in key]:

@@ -1,4 +1,4 @@
-"""The check for confounds: arms may differ only in the declared factor."""
+"""Check for confounds: arms may differ only in the factor under test and in config keys derived from it."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -7,14 +7,14 @@ from asr_verdicts.config import flatten, within
 from asr_verdicts.errors import UsageError
 from asr_verdicts.record import BEHAVIOUR, FINGERPRINT, ConfiguredRun
 
-# the seed that generates a built-in corpus, the test fold, and the seed that draws a part of the training set
+# keys that may change with the seed: the seed of a generated corpus, the test fold, the seed of a training subset
 REPLICATE_KEYS = ("data.corpus_seed", "data.fold", "data.subset.seed")
 
-Differing = dict[str, list[object]]  # dotted keys of configs, each with its different values
+Differing = dict[str, list[object]]  # maps each config key that differs to its distinct values
 
-References = dict[str, list[str]]  # derived keys, each with the keys and groups that determine its value
+References = dict[str, list[str]]  # maps each derived config key to the keys and groups that determine it
 
-# keys that other choices determine, for runs without a record of derived keys, such as those in sweeps/records
+# derived keys to assume for runs that did not record theirs, such as the runs in sweeps/records
 SET_BY_CHOICES: References = {
     "alphabet.characters": ["data.language"], "width": ["model"], "layers": ["model"], "dropout": ["data", "model"],
     "batch.size": ["data"], "max_epochs": ["data"], "weights_sha256": ["weights"],
@@ -22,7 +22,7 @@ SET_BY_CHOICES: References = {
 
 
 class ConfoundedError(UsageError):
-    """The error for arms that differ in more than the factor. keys: the other keys, with their values."""
+    """The error for arms that differ in more than the factor. keys: the confounding keys, with their values."""
 
     def __init__(
         self, factor: Sequence[str], keys: Differing, reason: str = "the runs differ in keys that no factor explains:"
@@ -35,7 +35,7 @@ class ConfoundedError(UsageError):
 
 
 def value_text(value: object) -> str:
-    """Format a config value as a user would write it, and the value of a missing key as (none)."""
+    """Format a config value as a user would type it; the value of a missing key becomes (none)."""
     return "(none)" if value is MISSING else value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
@@ -43,16 +43,16 @@ MISSING = object()
 
 
 def differing(runs: Sequence[ConfiguredRun]) -> Differing:
-    """Return the keys whose values are not the same in all runs, with their different values."""
+    """Return the config keys and data hashes that differ between runs, with their distinct values."""
     contents = [run.content for run in runs]
     values = {key: _distinct_values(contents, key) for key in dict.fromkeys(key for keys in contents for key in keys)}
     hashed = all(any(within(key, [FINGERPRINT]) for key in keys) for keys in contents)
-    ignored = [] if hashed else [FINGERPRINT]  # a run from W&B has no data.json to compare
+    ignored = [] if hashed else [FINGERPRINT]  # some runs, such as those from W&B, have no data hashes
     return {key: distinct for key, distinct in values.items() if len(distinct) > 1 and not within(key, ignored)}
 
 
 def _distinct_values(contents: Sequence[Mapping[str, object]], key: str) -> list[object]:
-    """Return the different values of a key in the order of the runs. They need not be hashable."""
+    """Return the distinct values of a key, in the order of the runs. The values need not be hashable."""
     values: list[object] = []
     for content in contents:
         if (value := content.get(key, MISSING)) not in values:
@@ -69,9 +69,9 @@ def confounds(runs: Sequence[ConfiguredRun], factor: Sequence[str], differ: Diff
 
 
 def find_factor(runs: Sequence[ConfiguredRun], differ: Differing, allowed: Sequence[str]) -> list[str]:
-    """Return the only group or key in which the runs differ, if no factor was declared.
+    """Infer the factor of runs that declare none: the only config group or key in which they differ.
 
-    Raises ConfoundedError if they differ in several.
+    Raises ConfoundedError if the runs differ in several groups.
     """
     remaining = {key: values for key, values in differ.items() if not within(key, [FINGERPRINT, BEHAVIOUR])}
     sources = references(runs)
@@ -92,23 +92,23 @@ def find_factor(runs: Sequence[ConfiguredRun], differ: Differing, allowed: Seque
 
 
 def _follows_from_another(key: str, keys: Iterable[str], known: References) -> bool:
-    """Return whether one of `keys` from another group determines this key."""
+    """Return whether a config key is derived from one of `keys` in another config group."""
     groups = [(other.split(".")[0], other) for other in keys]
     return any(within(key, derived([root, other], known)) and not within(key, [root]) for root, other in groups)
 
 
 def replicated(runs: Sequence[ConfiguredRun]) -> list[str]:
-    """Return the keys that change with the seed and are the same in all arms.
+    """Return the keys that differ between seeds but not between arms, because each seed is a replicate.
 
-    If every seed has its own corpus (data.corpus_seed), test speakers (data.fold) or part of the training set
-    (data.subset.seed), these are replicates, not differences between arms.
+    A replicate has its own generated corpus (data.corpus_seed), test speakers (data.fold) or training subset
+    (data.subset.seed).
     """
     keys = [key for key in REPLICATE_KEYS if _changes_with_seed(runs, key)]
     return [*keys, FINGERPRINT] if keys else []
 
 
 def _changes_with_seed(runs: Sequence[ConfiguredRun], key: str) -> bool:
-    """Return whether the key has the same value in all runs with a seed, and other values for other seeds."""
+    """Return whether a key has the same value in all runs with the same seed, and a different value for each seed."""
     seeds: dict[int, set[str]] = {}
     for run in runs:
         seeds.setdefault(int(run.config["seed"]), set()).add(value_text(run.content.get(key, MISSING)))
@@ -117,16 +117,16 @@ def _changes_with_seed(runs: Sequence[ConfiguredRun], key: str) -> bool:
 
 
 def _set_differently(runs: Sequence[ConfiguredRun], key: str) -> bool:
-    """Return whether overrides give the key different values. It is then not derived from another key."""
+    """Return whether the overrides of the runs set a key differently, which means that it is not a derived key."""
     lines = {next((o for o in reversed(run.overrides) if o.lstrip("+~").startswith(f"{key}=")), "") for run in runs}
     return len(lines) > 1
 
 
 def references(runs: Sequence[ConfiguredRun]) -> References:
-    """Return the derived keys that the runs recorded, with their sources.
+    """Return the derived keys that the runs recorded, with the keys that determine them.
 
-    If a record lacks them, SET_BY_CHOICES is used. A key such as model.dropout then also counts as derived if, in all
-    runs, it equals the top-level key of the same name (dropout).
+    If a run did not record its derived keys, SET_BY_CHOICES is added, and a key such as model.dropout counts as derived
+    from the top-level key of the same name (dropout) if both are equal in all runs.
     """
     recorded = [run.derived for run in runs]
     sources = {**SET_BY_CHOICES, **_same_named_keys(runs)} if None in recorded else {}
@@ -147,7 +147,7 @@ def _same_named_keys(runs: Sequence[ConfiguredRun]) -> References:
 
 
 def derived(factor: Sequence[str], references: References) -> set[str]:
-    """Return the keys whose values follow from the factor, directly or through other keys."""
+    """Return the config keys whose values follow from the factor, directly or through other keys."""
     reached = set(factor)
     while more := {
         key

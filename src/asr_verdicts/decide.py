@@ -1,4 +1,4 @@
-"""Measure the difference for each question on each test set, and decide the questions."""
+"""Measure the difference for each question on each test set, and decide each question."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -21,22 +21,22 @@ from asr_verdicts.statistics.procedures import ALPHA, ANYTIME, Procedure, equal_
 from asr_verdicts.statistics.sample import Sample
 from asr_verdicts.verdict import EQUIVALENT, SHOWN, Outcome, Question, Verdict
 
-# true differences, as fractions, for which reports list the seeds and speakers needed
+# true differences, as fractions, for which reports state how many seeds or speakers would detect them
 DIFFERENCES = (0.005, 0.01, 0.02)
 
 
 @dataclass(frozen=True)
 class Family:
-    """The questions that are decided together, with a rate `alpha` of false claims.
+    """Questions that are decided together, with a joint false-claim rate of `alpha`.
 
-    - size: smallest number of comparisons to correct for, such as all comparisons that could have been chosen
-    - typical: whether claims are about typical runs. If a run failed, means are then trimmed, and fewer than five runs
-      per arm support no claim. Otherwise claims are about plain means, in which a diverged run counts as 100 % WER.
+    - size: minimum number of comparisons to correct for, even if there are fewer questions
+    - typical: whether claims are about typical runs. If a run failed, the means are trimmed, and arms with fewer than
+      five runs support no claim. If False, plain means are compared, in which a diverged run counts as 100 % WER.
     - rule: rule that decides which runs failed
-    - scale: scale on which questions are decided
-    - margin: largest difference on this scale that would not matter
-    - paired: whether runs with the same seed are pairs
-    - describe: whether to add matched pairs and power, which decide nothing and take time
+    - scale: scale on which questions are decided: points or relative
+    - margin: largest difference on this scale that would not matter; None if there is no margin
+    - paired: whether runs with the same seed form pairs
+    - describe: whether to add the matched-pairs test and the power, which take time and do not affect outcomes
     """
 
     arms: Sequence[Arm]
@@ -54,10 +54,10 @@ class Family:
 
 
 def decide_all(family: Family, sets: Sequence[str], primary: str, metric: str) -> tuple[list[Verdict], list[str]]:
-    """Decide all questions on all sets, the primary set first, and return warnings about missing comparisons.
+    """Return the verdicts on all test sets, the primary set first, and warnings about missing comparisons.
 
-    The questions on one set are a family and are corrected together. The verdicts on the primary set are the answer.
-    Verdicts on other sets only describe.
+    The questions on one set are corrected together for multiple testing. The verdicts on the primary set are the
+    answer, and the verdicts on other sets are only descriptive.
     """
     measured, warnings = [], []
     for name in sorted(sets, key=lambda name: name != primary):
@@ -73,7 +73,7 @@ def decide_all(family: Family, sets: Sequence[str], primary: str, metric: str) -
 
 
 def _partner_warnings(questions: Sequence[Question], samples: SetSamples, set_: str) -> list[str]:
-    """Return warnings about replicates, such as folds, that an arm lacks. Only the common ones are compared."""
+    """Return warnings about replicates, such as folds, that are left out because another arm lacks them."""
     warnings: dict[str, None] = {}
     for question in questions:
         if not samples.replicates or not all(arm in samples.models for arm in question.weights):
@@ -82,21 +82,21 @@ def _partner_warnings(questions: Sequence[Question], samples: SetSamples, set_: 
         for arm in question.weights:
             alone = [seed for seed in samples.models[arm] if seed not in common]
             if alone:
-                lacking = f"{set_}: seed {', '.join(alone)} of {arm} has no partner"
-                warnings[f"{lacking}: compared on the {len(common)} of {' and '.join(question.weights)}"] = None
+                lacking = f"{set_}: seed {', '.join(alone)} of {arm} has no partner: compared on"
+                warnings[f"{lacking} {len(common)} common seeds of {' and '.join(question.weights)}"] = None
     return list(warnings)
 
 
 def _measure(question: Question, family: Family, samples: SetSamples, name: str, metric: str) -> Verdict:
-    """Measure the difference for a question. The outcome stays undecided, with a reason if it cannot be decided."""
-    # a run that both arms share counts for the baseline
+    """Measure the difference for a question. Its outcome stays undecided until `_decide` sets it."""
+    # a run that both arms share is counted only for the baseline
     arms, few = count_once(question.weights, family.arms, paired=family.paired)
     if arms is not family.arms:
         baseline = next(arm for arm in arms if arm.name == family.baseline.name)
         samples = measure_set(arms, baseline, name, metric)
     terms = _select_samples(question, samples)
     arms = [arm for arm in arms if arm.name in terms]
-    # if each seed has its own test speakers, a high error rate may be due to them
+    # if each seed has its own test speakers, they may cause a high error rate, so only diverged runs count as failed
     rule = DIVERGED if samples.replicates and family.rule.kind == "median" else family.rule
     failed = {arm.name: len(rule.failed(arm, name, metric)) for arm in arms}
     paired = family.paired or _are_paired(question, samples, terms)
@@ -133,7 +133,7 @@ def _measure(question: Question, family: Family, samples: SetSamples, name: str,
 
 
 def _select_samples(question: Question, samples: SetSamples) -> dict[str, Sample]:
-    """Return the samples of the arms of a question. Replicates, such as folds, are limited to common ones."""
+    """Return the sample of each arm in a question. If all arms share two or more replicates, use only these."""
     terms = {arm: samples.samples[arm] for arm in question.weights}
     common = samples.common_replicates(question.weights)
     if not samples.replicates or len(common) < 2:
@@ -143,7 +143,7 @@ def _select_samples(question: Question, samples: SetSamples) -> dict[str, Sample
 
 
 def _decide_trimming(terms: Mapping[str, Sample], failed: Mapping[str, int], family: Family) -> tuple[bool, str]:
-    """Return True to trim means, and the reason why failed runs prevent a claim about typical runs, or ""."""
+    """Return whether to trim the means, and the reason why failed runs prevent a claim about typical runs, or ""."""
     if not family.typical or not any(failed.values()):
         return False, ""
     if min(len(sample.rates) for sample in terms.values()) >= FEWEST_TRIMMED:
@@ -153,7 +153,7 @@ def _decide_trimming(terms: Mapping[str, Sample], failed: Mapping[str, int], fam
 
 
 def _measure_superiority(question: Question, terms: Mapping[str, Sample]) -> float | None:
-    """Return the share of pairs in which the arm's run is better than the baseline's run. Ties count half."""
+    """Return the share of pairs of runs in which the arm beats the baseline (ties: 1/2); None for crossed factors."""
     if question.kind != "arm":
         return None
     ours, base = (terms[arm].rates for arm in question.weights)
@@ -161,7 +161,7 @@ def _measure_superiority(question: Question, terms: Mapping[str, Sample]) -> flo
 
 
 def _mean_of_side(question: Question, terms: Mapping[str, Sample], sign: int) -> float:
-    """Return the weighted mean rate on one side of a question."""
+    """Return the weighted mean rate of the arms whose weights have the given sign, 1 or −1."""
     return sum(
         abs(weight) * float(terms[arm].rates.mean()) for arm, weight in question.weights.items() if sign * weight > 0
     )
@@ -188,7 +188,7 @@ def _estimate(
 
 
 def _noise_reason(estimate: Estimate | None, terms: Mapping[str, Sample]) -> str:
-    """Return the reason why the noise of an estimate is unknown, or "" if it is known."""
+    """Return the reason why the noise of an estimate is unknown, or "" if the noise is known."""
     if estimate is None:
         lone = [arm for arm, sample in terms.items() if len(sample.rates) < 2]
         if not lone:
@@ -203,7 +203,7 @@ def _noise_reason(estimate: Estimate | None, terms: Mapping[str, Sample]) -> str
 
 
 def _are_paired(question: Question, samples: SetSamples, terms: Mapping[str, Sample]) -> bool:
-    """Return whether the rows of the arms come from the same trained models or the same replicates."""
+    """Return whether the arms can be compared in pairs, because they share trained models or replicates."""
     if samples.replicates:
         return len(next(iter(terms.values())).rates) == len(samples.common_replicates(question.weights))
     first, *others = (samples.models[name] for name in question.weights)
@@ -211,7 +211,7 @@ def _are_paired(question: Question, samples: SetSamples, terms: Mapping[str, Sam
 
 
 def _decide(measured: Sequence[Verdict], family: Family) -> list[Verdict]:
-    """Apply Holm's procedure to all questions that can be decided, and set each outcome."""
+    """Decide all questions that have enough evidence, with Holm's correction for multiple testing."""
     open_ = [contrast for contrast in measured if contrast.estimate is not None and not contrast.reason]
     ps = [family.procedure.p(contrast.estimate) for contrast in open_ if contrast.estimate is not None]
     size = max(1, len(ps), family.size)
@@ -230,7 +230,7 @@ def _decide(measured: Sequence[Verdict], family: Family) -> list[Verdict]:
         }
         in_points, relative = by_scale.get("points"), by_scale.get("relative")
         if relative and in_points and contrast.scale is POINTS and math.isinf(in_points.low):
-            relative = Range(relative.value, -math.inf, math.inf)  # infinite as on the scale that decides
+            relative = Range(relative.value, -math.inf, math.inf)  # the interval in points decides, and is infinite
         few = _infinity_reason(contrast, contrast.estimate, by_scale[family.scale.name], family.procedure)
         shown = replace(
             held,
@@ -255,7 +255,7 @@ def _decide(measured: Sequence[Verdict], family: Family) -> list[Verdict]:
 
 
 def _infinity_reason(contrast: Verdict, estimate: Estimate, interval: Range, procedure: Procedure) -> str:
-    """Return the reason why an interval is not finite, or "" if it is finite."""
+    """Return the reason why an interval is infinite, or "" if it is finite."""
     if math.isfinite(interval.low):
         return ""
     if not estimate.standard_error:
@@ -272,7 +272,7 @@ def _interval(estimate: Estimate, procedure: Procedure, level: float) -> Range:
 
 
 def _repetition_chance(contrast: Verdict, estimate: Estimate, level: float, family: Family) -> float | None:
-    """Return the chance that the same number of new runs gives the same verdict; None if this cannot be computed."""
+    """Return the chance that as many new runs would give the same verdict; None if it cannot be computed."""
     if contrast.low is not None and math.isinf(contrast.low):
         return None
     chances = repetition(estimate, level, family.margin, equal_level(family.alpha, contrast.family), family.procedure)
@@ -300,19 +300,19 @@ def _find_outcome(contrast: Verdict, estimate: Estimate, family: Family, shown: 
 
 
 def equivalence(contrast: Verdict) -> Outcome:
-    """Return the outcome for arms that are equal within the margin. Trimmed means only support typical runs."""
+    """Return the outcome for arms that are equal within the margin. With trimmed means, it covers only typical runs."""
     about_typical = contrast.estimate is not None and contrast.estimate.trimmed
     return "typical runs equivalent" if about_typical else "equivalent"
 
 
 def _correct_pairs(measured: Sequence[Verdict]) -> list[float]:
-    """Return the p-values of matched pairs on a set after Holm's correction, or unchanged if one of them is nan."""
+    """Return the p-values of the matched-pairs test after Holm's correction, or unchanged if one of them is nan."""
     ps = [contrast.p_pairs for contrast in measured]
     return ps if any(map(math.isnan, ps)) else [decision.p_adjusted for decision in holm_decisions(ps)]
 
 
 def _test_pairs(question: Question, samples: SetSamples, metric: str) -> float:
-    """Return the p-value of MAPSSWE for two arms; nan for other questions and without texts.
+    """Return the p-value of the matched-pairs test (MAPSSWE); nan unless two arms with transcripts are compared.
 
     For character error rates, each utterance is one segment.
     """

@@ -1,4 +1,4 @@
-"""The declaration in a sweep file: its question, and how the question is decided."""
+"""The `ablation` section of a sweep file, which declares the question and how it is decided."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -8,23 +8,23 @@ from asr_verdicts.errors import UsageError, choices
 from asr_verdicts.record import ConfiguredRun
 from asr_verdicts.scales import POINTS, RELATIVE, Scale
 
-FACTORIAL = "factorial"  # entry of `contrasts` for all main effects, simple effects and interactions of two factors
+FACTORIAL = "factorial"  # entry of `contrasts` that requests all main effects, simple effects and interactions
 
 
 @dataclass(frozen=True)
 class Declaration:
-    """The section `ablation` of a config, which a sweep file sets.
+    """The `ablation` section of a config, which a sweep file sets.
 
     - question, source: the question in words, and the publication that it comes from
-    - factor: keys or groups in which the arms may differ
-    - baseline: name of the arm that the others are compared to
-    - set: test set that decides, by default the first
-    - metric: wer, cer, cer_longer or loss
-    - contrasts: the questions (questions.py), by default each arm against the baseline, or all effects of two factors
-    - scale: scale on which questions are decided, points or relative
-    - margin: the largest difference that would not matter, in points or in percent of the rate (5%)
-    - failed: rule for runs that count as failed (failures.py)
-    - targets: error rates for the time to accuracy, as fractions
+    - factor: config keys or groups in which the arms may differ
+    - baseline: name of the arm that the other arms are compared to
+    - set: primary test set, whose verdicts are the answer; by default the first test set
+    - metric: metric to compare: wer, cer, cer_longer or loss
+    - contrasts: questions (see questions.py), by default each arm against the baseline, or all effects of two factors
+    - scale: scale on which questions are decided: points or relative
+    - margin: largest difference that would not matter, in points (2.0) or in percent of the baseline's rate (5%)
+    - failed: rule that decides which runs count as failed (see failures.py)
+    - targets: values of the metric for which the time to accuracy is reported, with error rates as fractions
     """
 
     question: str | None = None
@@ -41,7 +41,7 @@ class Declaration:
 
 
 TEXTS = ("question", "source", "baseline", "set", "metric")
-PUBLISHING_KEYS = ("published", "claim", "expected", "withdrawn", "earlier")  # keys that only sweeps/publish reads
+PUBLISHING_KEYS = ("published", "claim", "expected", "withdrawn", "earlier")  # keys that only sweeps/publish uses
 
 
 def declaration(runs: Sequence[ConfiguredRun]) -> Declaration:
@@ -58,7 +58,7 @@ def declaration(runs: Sequence[ConfiguredRun]) -> Declaration:
 
 
 def parse(node: object) -> Declaration:
-    """Read the section `ablation` of a config. Raises UsageError if it is not a valid declaration."""
+    """Parse the `ablation` section of a config. Raises UsageError if it is not a valid declaration."""
     if not isinstance(node, Mapping):
         raise UsageError(f"ablation={node}: expected keys such as question and factor")
     allowed = [*(each.name for each in fields(Declaration)), *PUBLISHING_KEYS]
@@ -68,7 +68,7 @@ def parse(node: object) -> Declaration:
     given = {str(key): value for key, value in node.items() if value is not None}
     for key in TEXTS:
         if isinstance(given.get(key), (Mapping, list)):
-            raise UsageError(f"ablation.{key}={given[key]}: expected one text")
+            raise UsageError(f"ablation.{key}={given[key]}: expected a string")
     return Declaration(
         **{key: str(given[key]) for key in TEXTS if key in given},
         factor=_list_texts(given.get("factor")),
@@ -85,17 +85,19 @@ def _parse_scale(value: object, margin: object) -> Scale:
         raise choices("ablation.scale", value, "points or relative")
     scale: Scale = RELATIVE if value == "relative" or (value is None and str(margin).endswith("%")) else POINTS
     if margin is not None:
-        margin_on(margin, scale, 1.0, "ablation.margin")  # raises an error if the margin is impossible
+        margin_on(margin, scale, 1.0, "ablation.margin")  # raises UsageError if the margin is invalid
     return scale
 
 
 def margin_on(margin: object, scale: Scale, unit: float, name: str) -> float:
-    """Convert a margin as the user wrote it to the unit in which questions are decided.
+    """Convert a margin, such as 2.0 or 5%, to the unit in which questions are decided.
 
-    A margin of 2.0 points becomes 0.02, and 5% becomes a difference of logarithms. Raises UsageError if the margin has
-    another form or does not fit the scale.
+    For error rates, 2.0 points become 0.02. On the relative scale, 5% becomes the logarithm of 1.05.
 
-    unit: points per unit of the recorded metric, 100 for rates
+    - unit: points per unit of the recorded metric: 100 for error rates, 1 for the loss
+    - name: name of the setting in error messages
+
+    Raises UsageError if the margin has another form or does not fit the scale.
     """
     text = str(margin)
     try:

@@ -1,4 +1,4 @@
-"""The design of a comparison, chosen before any measurement: arms, baseline, questions, metric and sets."""
+"""The design of a comparison, chosen before any measurement: arms, baseline, questions, metric and test sets."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -19,11 +19,11 @@ from asr_verdicts.verdict import Question
 
 @dataclass(frozen=True)
 class Options:
-    """Choices of the user, which override the sweep file.
+    """Command-line options for a comparison, which override the sweep file.
 
-    - allow: keys or groups in which arms may differ besides the factor
-    - set: test set that decides
-    - targets: values of the metric for the time to accuracy, with rates as fractions
+    - allow: config keys or groups, besides the factor, in which arms may differ
+    - set: primary test set, whose verdicts are the answer
+    - targets: values of the metric for which the time to accuracy is reported, with error rates as fractions
     """
 
     baseline: str | None = None
@@ -35,13 +35,13 @@ class Options:
 
 @dataclass(frozen=True)
 class Layout(Generic[AnArm]):
-    """Runs grouped into arms: as `Arm` if they have results, or as `Choice` whether or not they have begun.
+    """Runs grouped into arms, which are of type `Arm`, or of type `Choice` if runs may not have started yet.
 
-    - differ: all keys that differ between runs, with their values
-    - overruled: keys that differ besides the factor and were accepted by --allow
-    - default: name of the baseline, unless the user names another; None for the arm that was named first
-    - changes: the changes that each arm of a list declares, as text
-    - plan: the plan whose looks answer the questions; None for a sweep without a plan
+    - differ: all config keys that differ between runs, with their distinct values
+    - overruled: confounding keys that were accepted by --allow
+    - default: name of the baseline unless the user chooses another; None means the first arm of the sweep
+    - changes: for a sweep with a list of arms, the changes that each arm declares, as text
+    - plan: plan whose looks (interim analyses) answer the questions; None if the sweep has no plan
     """
 
     declared: Declaration
@@ -56,18 +56,18 @@ class Layout(Generic[AnArm]):
 
     @property
     def differing(self) -> dict[str, list[str]]:
-        """All keys that differ between runs, with their values as text."""
+        """All config keys that differ between runs, with their distinct values as text."""
         return {key: [value_text(value) for value in values] for key, values in self.differ.items()}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Design:
-    """The questions of a comparison, with its arms, baseline, metric and sets.
+    """The questions of a comparison, with the arms, baseline, metric and test sets that they are about.
 
-    - primary: set that decides
-    - size: smallest number of comparisons to correct for
-    - chosen: warnings about choices that replace declared ones
-    - targets: targets for the time to accuracy, in the unit of recorded values
+    - primary: test set whose verdicts are the answer
+    - size: minimum number of comparisons to correct for
+    - chosen: warnings about options that replace declared choices
+    - targets: values of the metric for which the time to accuracy is reported, with error rates as fractions
     """
 
     layout: Layout[Arm]
@@ -82,7 +82,7 @@ class Design:
 
     @property
     def margin(self) -> float | None:
-        """The largest difference that would not matter, on the scale that decides; None if undeclared."""
+        """The largest difference that would not matter, on the declared scale; None if no margin was declared."""
         declared = self.layout.declared
         if declared.margin is None:
             return None
@@ -90,7 +90,7 @@ class Design:
 
 
 def assign(records: Records, options: Options, layout: Layout[Arm] | None = None) -> Design:
-    """Group runs into arms and choose the questions. layout: by default one arm for each choice of the factor.
+    """Group runs into arms, and choose the questions. layout: the arms, by default one for each choice of the factor.
 
     Raises ConfoundedError if the runs differ in more than the factor, and UsageError if a question cannot be answered.
     """
@@ -105,7 +105,7 @@ def assign(records: Records, options: Options, layout: Layout[Arm] | None = None
     sets = measured_sets(metric, records.runs)
     declared_targets = declared.targets if metric.name == (declared.metric or "wer") else []
     chosen, size = _chosen_afterwards(options, declared, default, arms, baseline)
-    # a search also chooses by luck, so its runs get no verdicts, unless a baseline or a contrast is declared
+    # the runs of a search were partly chosen by luck, so they get no verdicts unless a baseline or contrast is declared
     searched = is_search(arms) and not (options.baseline or declared.baseline or declared.contrasts)
     return Design(
         layout=layout,
@@ -121,7 +121,7 @@ def assign(records: Records, options: Options, layout: Layout[Arm] | None = None
 
 
 def lay_out_by_factor(runs: Sequence[AnyRun], options: Options) -> Layout[Choice[AnyRun]]:
-    """Make an arm of each choice of the declared factor, or of the only key that differs. Raises ConfoundedError."""
+    """Group runs by the declared factor, or by the only differing key. Raises ConfoundedError if more keys differ."""
     declared = declaration(runs)
     differ, factor, overruled = find_or_check_factor(runs, declared, options.allow)
     return Layout(declared, factor, differ, overruled, group(runs, factor, list(differ)), declared.baseline)
@@ -130,13 +130,13 @@ def lay_out_by_factor(runs: Sequence[AnyRun], options: Options) -> Layout[Choice
 def fill_layout(
     layout: Layout[Choice[Record]], unfinished: Sequence[Unfinished], warnings: Sequence[str] = ()
 ) -> Layout[Arm]:
-    """Return the layout with the results of each arm. warnings: warnings about runs that were left out earlier."""
+    """Replace each choice in a layout by an arm with results. warnings: warnings to show before those about arms."""
     arms, reasons = fill_arms(layout.arms, unfinished, list(layout.differ))
     return Layout(**{**vars(layout), "arms": arms, "warnings": [*warnings, *reasons]})
 
 
 def _check_allowed(allow: Sequence[str], runs: Sequence[ConfiguredRun]) -> None:
-    """Raise UsageError for a key of --allow that no run has, because it would allow nothing."""
+    """Raise UsageError if the config of no run contains a key that was given by --allow."""
     keys = list(dict.fromkeys(key for run in runs for key in run.content))
     for key in allow:
         if keys and not any(within(name, [key]) for name in keys):
@@ -145,7 +145,7 @@ def _check_allowed(allow: Sequence[str], runs: Sequence[ConfiguredRun]) -> None:
 
 
 def differing_beyond_seeds(runs: Sequence[ConfiguredRun]) -> Differing:
-    """Return all keys that differ between runs, except those that change with the seed."""
+    """Return the config keys that differ between runs, except keys that only change with the seed."""
     of_seeds = replicated(runs)
     return {key: values for key, values in differing(runs).items() if not within(key, of_seeds)}
 
@@ -153,7 +153,7 @@ def differing_beyond_seeds(runs: Sequence[ConfiguredRun]) -> Differing:
 def find_or_check_factor(
     runs: Sequence[ConfiguredRun], declared: Declaration, allow: Sequence[str]
 ) -> tuple[Differing, list[str], Differing]:
-    """Return all keys that differ, the factor, and other keys that are allowed. Raises ConfoundedError for the rest."""
+    """Return the differing keys, the factor, and the confounds. Raises ConfoundedError unless `allow` covers these."""
     differ = differing_beyond_seeds(runs)
     factor = declared.factor or find_factor(runs, differ, allow)
     beyond = confounds(runs, factor, differ)
@@ -164,7 +164,7 @@ def find_or_check_factor(
 
 
 def primary_set(name: str | None, sets: Sequence[str]) -> str:
-    """Return the test set that decides, by default the first. Raises UsageError for a set without results."""
+    """Return the primary test set: `name` or, if it is None, the first set. Raises UsageError if it has no results."""
     name = name or (sets[0] if sets else "")
     if sets and name not in sets:
         raise choices("set", name, list(sets))
@@ -172,7 +172,7 @@ def primary_set(name: str | None, sets: Sequence[str]) -> str:
 
 
 def _first_named(arms: Sequence[Arm]) -> Arm:
-    """Return the arm that the sweep named first; if that is unknown, the arm that started first."""
+    """Return the first arm in the order of the sweep or, if this order is unknown, the arm that started first."""
     places = [[run.place for run in arm.results if run.place is not None] for arm in arms]
     return min(zip(arms, places, strict=True), key=lambda pair: min(pair[1], default=float("inf")))[0]
 
@@ -180,17 +180,16 @@ def _first_named(arms: Sequence[Arm]) -> Arm:
 def _chosen_afterwards(
     options: Options, declared: Declaration, default: str, arms: Sequence[Arm], baseline: Arm
 ) -> tuple[list[str], int]:
-    """Return warnings about options that replace declared choices, and the smallest number of comparisons to correct
-    for.
+    """Return warnings about options that replace declared choices, and the minimum number of comparisons.
 
-    If --baseline names another baseline than `default`, verdicts are corrected over all pairs of arms.
+    If --baseline selects another arm than `default`, verdicts are corrected for comparisons between all pairs of arms.
     """
     warnings, size = [], 0
     if options.baseline is not None and find_baseline(default, arms) is not baseline:
         size = len(arms) * (len(arms) - 1) // 2
         warnings.append(
-            f"the baseline {baseline.name} was chosen by --baseline, in place of {default}: verdicts are corrected "
-            "over all pairs of arms"
+            f"the baseline {baseline.name} was chosen by --baseline instead of {default}: verdicts are corrected "
+            "for all pairs of arms"
         )
     for name, given, original in (
         ("metric", options.metric, declared.metric or "wer"),
@@ -198,6 +197,6 @@ def _chosen_afterwards(
     ):
         if given is not None and original is not None and given != original:
             warnings.append(
-                f"the {name} {given} was chosen by --{name}, in place of {original}: its verdicts are exploratory"
+                f"the {name} {given} was chosen by --{name} instead of {original}: its verdicts are exploratory"
             )
     return warnings, size

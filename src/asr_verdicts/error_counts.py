@@ -1,4 +1,4 @@
-"""Substitutions, deletions and insertions in an utterance, and error rates over many utterances."""
+"""Count substitutions, deletions and insertions, and compute error rates from the counts."""
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -10,12 +10,12 @@ COLUMNS = {
     "wer": ("words", "substitutions", "deletions", "insertions"),
     "cer": ("characters", "character_substitutions", "character_deletions", "character_insertions"),
     "cer_longer": ("characters", "character_substitutions", "character_deletions", "character_insertions"),
-}  # columns of utterances.csv with the counts for each error rate: the length of the reference, then errors by kind
+}  # columns of utterances.csv for each error rate: length of the reference, substitutions, deletions, insertions
 
 
 @dataclass(frozen=True)
 class Errors:
-    """Error counts for references of `total` words or characters."""
+    """Error counts of hypotheses whose references have `total` words or characters."""
 
     total: int
     substitutions: int
@@ -36,25 +36,25 @@ class Errors:
 
     @property
     def rate(self) -> float:
-        """The error rate (S + D + I) / N (Ambroszczyk2019 §1.4). An empty reference counts as one word."""
+        """The error rate (S + D + I) / N as a fraction (Ambroszczyk2019 §1.4). If N is 0, the denominator is 1."""
         return self.count / max(1, self.total)
 
     @property
     def over_longer(self) -> "Errors":
-        """The same errors, divided by the length of the longer of the two texts (Baunsgaard2020 §4.1.1, equation 3).
+        """The same errors, but `total` is the length of the reference or the hypothesis, whichever is longer.
 
-        The hypothesis is longer than the reference by insertions minus deletions.
+        This is equation 3 of Baunsgaard2020 §4.1.1. Insertions minus deletions is the difference of the lengths.
         """
         return replace(self, total=self.total + max(0, self.insertions - self.deletions))
 
 
 def count_errors(reference: Sequence[Hashable], hypothesis: Sequence[Hashable]) -> Errors:
-    """Count the errors of the best alignment, which has the fewest errors and, among these, the most correct words.
+    """Count errors in the alignment with the fewest errors and, among equals, the fewest substitutions.
 
-    NIST's sclite splits errors in the same way: its substitutions cost 4, and its deletions and insertions 3. One
-    weighted distance gives the number of errors and of substitutions: each error costs `unit`, and a substitution costs
-    1 more. Insertions minus deletions is the difference of the lengths. If there is at most one error more than this
-    difference, the number of errors determines the split, and the faster unweighted distance is enough.
+    NIST's sclite also avoids substitutions: they cost 4, while deletions and insertions cost 3. Here, each error costs
+    `unit`, and a substitution costs 1 more, so one weighted distance gives both numbers. Insertions minus deletions is
+    the difference of the lengths. If there is at most one error more than this difference, the number of errors
+    determines all counts, and the faster unweighted distance is enough.
     """
     errors = Levenshtein.distance(reference, hypothesis)
     substitutions = errors - abs(len(reference) - len(hypothesis))
@@ -67,17 +67,17 @@ def count_errors(reference: Sequence[Hashable], hypothesis: Sequence[Hashable]) 
 
 
 def word_errors(reference: str, hypothesis: str) -> Errors:
-    """Count errors in words."""
+    """Count the word errors of a hypothesis."""
     return count_errors(reference.split(), hypothesis.split())
 
 
 def character_errors(reference: str, hypothesis: str) -> Errors:
-    """Count errors in characters. A space is a character, too."""
+    """Count the character errors of a hypothesis. Spaces count as characters."""
     return count_errors(reference, hypothesis)
 
 
 def error_columns(reference: str, hypothesis: str) -> dict[str, int]:
-    """Return the columns of utterances.csv with the counts of words, characters and errors of an utterance."""
+    """Return the counts of words, characters and errors of an utterance, by column of utterances.csv."""
     words, characters = word_errors(reference, hypothesis), character_errors(reference, hypothesis)
     return {
         **dict(zip(COLUMNS["wer"], vars(words).values(), strict=True)),
@@ -86,7 +86,7 @@ def error_columns(reference: str, hypothesis: str) -> dict[str, int]:
 
 
 def recorded_errors(row: Mapping[str, object], metric: str = "wer") -> Errors:
-    """Return the errors that a row of utterances.csv records. metric: wer, cer or cer_longer."""
+    """Return the error counts recorded in a row of utterances.csv. metric: wer, cer or cer_longer."""
     errors = Errors(*(_count(row[column]) for column in COLUMNS[metric]))
     return errors.over_longer if metric == "cer_longer" else errors
 
@@ -97,8 +97,8 @@ def _count(value: object) -> int:
 
 
 def total_errors(rows: Sequence[Mapping[str, object]], metric: str) -> Errors:
-    """Add up the errors of several rows of utterances.csv. metric: wer, cer or cer_longer."""
-    # uses map for speed, because a table of 20 seeds has a million counts
+    """Add up the error counts of several rows of utterances.csv. metric: wer, cer or cer_longer."""
+    # map is faster than a loop, and a table of 20 seeds has a million counts
     total, substitutions, deletions, insertions = (
         _count(sum(map(itemgetter(column), rows))) for column in COLUMNS[metric]
     )
@@ -109,19 +109,19 @@ def total_errors(rows: Sequence[Mapping[str, object]], metric: str) -> Errors:
 
 
 def sum_errors(errors: Iterable[Errors]) -> Errors:
-    """Add up the errors of utterances. The rate of the sum is the rate of the whole set."""
+    """Add up the error counts of several utterances. The rate of the sum is their joint error rate."""
     return sum(errors, start=Errors(0, 0, 0, 0))
 
 
-# a word of the reference and a word of the hypothesis; one of them is None for an insertion or a deletion
+# a reference word (None for an insertion) that is aligned with a hypothesis word (None for a deletion)
 Pair = tuple[str | None, str | None]
 Cost = tuple[int, int]  # number of errors, and number of substitutions among them
 
 
 def align(reference: Sequence[str], hypothesis: Sequence[str]) -> list[Pair]:
-    """Align words with the fewest errors and, among such alignments, the most correct words, as in `count_errors`.
+    """Align two word sequences with the fewest errors and, among equals, the fewest substitutions.
 
-    Time and memory grow with the product of the lengths.
+    Time and memory grow with the product of their lengths.
     """
     # costs[i][j]: cost of the first i words of the reference against the first j words of the hypothesis
     costs = [[(j, 0) for j in range(len(hypothesis) + 1)]]
@@ -135,12 +135,12 @@ def align(reference: Sequence[str], hypothesis: Sequence[str]) -> list[Pair]:
 
 
 def _pair(cost: Cost, wrong: bool) -> Cost:
-    """Return the cost after pairing the next two words. A wrong pair is a substitution."""
+    """Return the cost of an alignment after pairing two more words. A pair of different words is a substitution."""
     return cost[0] + wrong, cost[1] + wrong
 
 
 def _skip(cost: Cost) -> Cost:
-    """Return the cost after one more deletion or insertion."""
+    """Return the cost of an alignment after one more deletion or insertion."""
     return cost[0] + 1, cost[1]
 
 

@@ -1,4 +1,4 @@
-"""The evidence of a comparison: how often its results have been looked at, and the test that this allows."""
+"""Choose the statistical test of a comparison according to how often its results have been looked at."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -13,10 +13,10 @@ from asr_verdicts.statistics.seed_noise import SeedNoise
 
 
 class History(Protocol):
-    """Earlier sweeps, which show how much seeds vary and which runs are shared."""
+    """Information from other sweeps: the variation between seeds, and the runs that they share."""
 
     def seed_noise(self, like: Record, set_: str, metric: str) -> SeedNoise | None:
-        """Return the variation between seeds on the test set of `like`; None if no earlier sweep used this set."""
+        """Return the variation between seeds in other sweeps on the same test set as `like`; None if unknown."""
 
     def sweeps_with(self, runs: Sequence[Record]) -> list[str]:
         """Return the names of other sweeps that share any of these runs."""
@@ -37,10 +37,10 @@ NO_HISTORY = NoHistory()
 
 @dataclass(frozen=True)
 class Evidence:
-    """The test of a comparison, and the reason for this test in words.
+    """The statistical test of a comparison, and the reason for choosing it, in words.
 
-    - look: the number of this look at the results, from 1
-    - complete: whether all declared runs are there
+    - look: number of times that the results have been looked at, including this time
+    - complete: whether no further runs are expected
     """
 
     procedure: Procedure
@@ -51,7 +51,7 @@ class Evidence:
 
     @property
     def describing(self) -> Procedure:
-        """The test on sets that only describe. Looks are planned only for the set that decides."""
+        """The test for sets without planned looks (interim analyses): anytime-valid if another set has looks."""
         return ANYTIME if isinstance(self.procedure, GroupSequential) else self.procedure
 
 
@@ -59,17 +59,17 @@ UNDECLARED = Evidence(ANYTIME, "the number of seeds was not declared before the 
 
 
 def evidence_of_systems(records: Records, seeds: int | None, *, looks: bool) -> Evidence:
-    """Return the evidence for systems that are given by their hypotheses.
+    """Choose the test for systems that are given by their hypotheses.
 
-    - seeds: number of seeds per arm, if it was fixed before the first result
+    - seeds: number of seeds per arm, if it was fixed before any result was seen
     - looks: whether seeds are added after looking at results
 
-    Raises UsageError if both are given, or if an arm has another number of seeds.
+    Raises UsageError if both options are given, or if an arm has more or fewer than `seeds` seeds.
     """
     if looks:
         if seeds is not None:
             raise UsageError(
-                f"--seeds {seeds} --looks: expected one of them, because the number was fixed beforehand or was not"
+                f"--seeds {seeds} --looks: expected one of them: the number was fixed beforehand, or seeds are added"
             )
         return Evidence(ANYTIME, "seeds may be added after every look (--looks)")
     counts = Counter(str(run.config[SYSTEM]) for run in records.runs)

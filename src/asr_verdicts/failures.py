@@ -1,4 +1,4 @@
-"""Failed runs: those that diverged, and those that ended far above the other runs of their arm."""
+"""Find failed runs, which diverged or ended with a far higher error rate than other runs of their arm."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -11,17 +11,17 @@ from asr_verdicts.errors import UsageError
 from asr_verdicts.record import Record
 from asr_verdicts.statistics.seed_noise import TOTALS
 
-MEDIANS = 1.5  # multiple of the arm's median above which a run counts as failed, by default
-# A failed run also exceeds the median number of errors by this many Poisson deviations. Below 1 % WER, 1.5 times as
-# many errors are common by chance.
+MEDIANS = 1.5  # by default, a run counts as failed above this multiple of its arm's median error rate
+# A failed run also exceeds the median number of errors by this many Poisson standard deviations, because below 1 % WER,
+# 1.5 times the median occurs often by chance.
 DEVIATIONS = 4
 
 
 @dataclass(frozen=True)
 class FailureRule:
-    """The rule by which a run counts as failed although it did not diverge.
+    """A rule that decides which runs count as failed. Diverged runs always do.
 
-    above: a multiple of the median of the arm's finished runs, or an error rate as a fraction
+    above: highest error rate of a run that did not fail, as a multiple of its arm's median, or as a fraction
     """
 
     kind: Literal["median", "rate", "diverged"] = "median"
@@ -29,7 +29,7 @@ class FailureRule:
 
     @classmethod
     def parse(cls, value: object) -> "FailureRule":
-        """Read `ablation.failed`: diverged, {median: 1.5}, or {rate: 50} in percent. Raises UsageError otherwise."""
+        """Parse `ablation.failed`: diverged, {median: 1.5}, or {rate: 50} (percent). Raises UsageError if invalid."""
         if value is None:
             return cls()
         if value == "diverged":
@@ -46,7 +46,7 @@ class FailureRule:
         )
 
     def failed(self, arm: Arm, set_: str, metric: str) -> list[Record]:
-        """Return the failed runs of an arm, in the order of seeds."""
+        """Return the failed runs of an arm on a test set, sorted by seed."""
         rates = {id(run): rate for run in arm.runs if (rate := run.value(set_, metric)) is not None}
         bound = float("inf")
         if self.kind == "rate":
@@ -59,7 +59,7 @@ class FailureRule:
 
     @property
     def text(self) -> str:
-        """The rule in words for reports."""
+        """The rule in words, for reports."""
         if self.kind == "diverged":
             return "diverged"
         if self.kind == "rate":
@@ -71,12 +71,12 @@ DEFAULT, DIVERGED = FailureRule(), FailureRule("diverged", 0.0)
 
 
 def counts_text(arms: Sequence[tuple[str, int, int]], verb: str) -> str:
-    """Describe the failed runs of each arm with Clopper and Pearson's exact 95 % interval (1934).
+    """Describe how many runs of each arm failed, with exact 95 % intervals (Clopper & Pearson 1934).
 
-    - arms: name, number of failed runs, and number of all runs of each arm
+    - arms: name, number of failed runs and number of all runs of each arm
     - verb: failed or diverged
     """
-    # imports scipy, which a sweep's check does not need
+    # imported here because scipy is slow to import, and checking a sweep before it starts does not need it
     from asr_verdicts.statistics.distributions import binomial_interval
 
     texts: list[str] = []

@@ -1,4 +1,4 @@
-"""Arms that share training runs, and arms whose difference had no effect."""
+"""Detect arms that share training runs, and arms whose difference had no effect."""
 
 import itertools
 from collections.abc import Collection, Sequence
@@ -8,12 +8,12 @@ from asr_verdicts.config import within
 from asr_verdicts.record import Record
 from asr_verdicts.verdict import Question
 
-# columns with the place of an utterance, which may differ for the same speech
+# columns of utterances.csv that locate the audio, which may differ for the same speech
 PLACES = ("audio", "offset", "duration", "channel")
 
 
 def alike_warnings(arms: Sequence[Arm], questions: Sequence[Question]) -> list[str]:
-    """Return warnings about the arms of a question that share training runs, and about arms with equal results."""
+    """Return warnings about arms that share training runs, and about arms with identical results."""
     shared = [copies for question in questions for copies in shared_runs(question.weights, arms)]
     warnings = [
         f"{_describe_sharing(*copies)} (same config and results): counted for {copies[1].name} alone"
@@ -30,10 +30,11 @@ def alike_warnings(arms: Sequence[Arm], questions: Sequence[Question]) -> list[s
 
 
 def count_once(names: Collection[str], arms: Sequence[Arm], *, paired: bool = False) -> tuple[Sequence[Arm], str]:
-    """Return the arms with each run counted once, and a reason if too few runs are left, else "".
+    """Return the arms with shared runs counted once, and the reason if too few runs are left, else "".
 
-    A run that several arms share is counted for the last of `names`. paired: also leave out the run that it is paired
-    with.
+    A run that several arms share is counted only for the last of them in `names`.
+
+    paired: whether to leave out the seed of a shared run in all of these arms
     """
     shared = shared_runs(names, arms)
     counted = []
@@ -46,7 +47,7 @@ def count_once(names: Collection[str], arms: Sequence[Arm], *, paired: bool = Fa
 
 
 def shared_runs(names: Collection[str], arms: Sequence[Arm]) -> list[tuple[Arm, Arm, set[int]]]:
-    """Return pairs of arms, with the seeds of the first arm whose runs are the same training as a run of the second."""
+    """Return pairs of arms that share training runs, with the seeds of these runs in the first arm."""
     sides = [arm for name in names for arm in arms if arm.name == name]
     shared = []
     for first, other in itertools.combinations(sides, 2):
@@ -57,7 +58,7 @@ def shared_runs(names: Collection[str], arms: Sequence[Arm]) -> list[tuple[Arm, 
 
 
 def did_nothing(question: Question, arms: Sequence[Arm]) -> bool:
-    """Return whether two arms of the question have the same results for every common seed."""
+    """Return whether two arms of the question have identical results for every seed that both have."""
     sides = [arm for arm in arms if arm.name in question.weights]
     pairs = [_pairs(first, other) for first, other in itertools.combinations(sides, 2)]
     return any(of_two and all(itertools.starmap(_same_results, of_two)) for of_two in pairs)
@@ -68,30 +69,30 @@ def _describe_sharing(one: Arm, other: Arm, seeds: set[int]) -> str:
 
 
 def _pairs(one: Arm, other: Arm) -> list[tuple[Record, Record]]:
-    """Return pairs of finished runs of both arms with equal seeds. Runs without utterances are left out."""
+    """Return pairs of finished runs with equal seeds, one from each arm. Runs without utterances are left out."""
     seeds = {run.seed: run for run in other.runs if run.utterances}
     pairs = [(run, seeds[run.seed]) for run in one.runs if run.seed in seeds and run.utterances]
-    # a run that was taken for both arms is not a pair
+    # if a run folder belongs to both arms, identical results mean nothing
     return [] if any(first.folder.resolve() == second.folder.resolve() for first, second in pairs) else pairs
 
 
 def _same_config(*runs: Record) -> bool:
-    """Return whether two configs differ at most in seeds. If not, equal results mean that an option had no effect."""
+    """Return whether runs have the same config except seeds. If not, equal results mean that an option did nothing."""
     first, other = ({key: leaf for key, leaf in run.content.items() if not within(key, ["seeds"])} for run in runs)
     return first == other
 
 
 def _same_results(one: Record, other: Record) -> bool:
-    """Return whether two runs have the same hypotheses, some of them wrong, and the same validations."""
+    """Return whether two runs have the same validation results and hypotheses, at least one of them wrong."""
     if one.hypotheses != other.hypotheses:
         return False
     wrong = one.hypotheses != [row["reference"] for row in one.utterances]
-    # models that output nothing, or make no errors, may be equal by chance
+    # different models may all output nothing, or make no errors
     return any(one.hypotheses) and wrong and _results_of(one) == _results_of(other)
 
 
 def _results_of(run: Record) -> list[object]:
-    """Return the utterances and the validation metrics of a run."""
+    """Return the rows of utterances.csv, without audio locations, and the validation metrics of a run."""
     texts = [{key: value for key, value in row.items() if key not in PLACES} for row in run.utterances]
     validations = [
         {key: value for key, value in row.items() if key.startswith("validation/") and value is not None}

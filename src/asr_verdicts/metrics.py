@@ -1,4 +1,4 @@
-"""The metrics that comparisons use. A lower value is better for all of them."""
+"""The metrics that comparisons use. For all of them, lower is better."""
 
 import json
 import math
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from asr_verdicts.errors import UsageError, choices
 from asr_verdicts.record import ConfiguredRun, Record
 
-# largest accepted target: there can be more errors than words, but a larger number is meant in percent
+# largest valid target for an error rate, as a fraction: rates can exceed 1, but a larger number is probably in percent
 LARGEST_RATE = 2.0
 
 
@@ -18,11 +18,11 @@ class Metric:
 
     - name: key in summary.json and metrics.csv
     - label, unit: label and unit in reports
-    - amount: unit of a difference
-    - scale: factor from recorded values to the unit
-    - places: digits after the decimal point
-    - is_rate: whether it is an error rate, which is a fraction and is counted by utterance. Other metrics are means
-      over a set.
+    - amount: unit of a difference, such as points
+    - scale: factor that converts recorded values to the unit
+    - places: number of digits after the decimal point
+    - is_rate: whether the metric is an error rate, which is a fraction computed from the error counts of utterances.
+      Other metrics are means over a set.
     """
 
     name: str
@@ -35,17 +35,15 @@ class Metric:
 
     @property
     def heading(self) -> str:
-        """Label and unit for the head of a table column or for an axis."""
+        """The label and unit, for the heading of a table column or an axis."""
         return f"{self.label} %" if self.is_rate else f"{self.label}, {self.unit}"
 
     def curve_key(self, validation_set: str | None) -> str:
-        """Return the name of the metric's column in metrics.csv."""
+        """Return the name of the column in metrics.csv with this metric on a validation set."""
         return f"validation/{validation_set}/{self.name}"
 
     def text(self, value: float | None, *, sign: bool = False) -> str:
-        """Format a recorded value without its unit, and None as NA. sign: whether to write + before 0 and positive
-        values.
-        """
+        """Format a recorded value without its unit, and None as NA. sign: whether to put + before values ≥ 0."""
         if value is None:
             return "NA"
         return f"{self.scale * value:{'+' if sign else ''}.{self.places}f}".replace("-", "−")
@@ -60,7 +58,7 @@ class Metric:
         return f"{number} {self.amount.removesuffix('s') if number == '1' else self.amount}"
 
     def spread(self, mean: float | None, deviation: float | None) -> str:
-        """Format mean ± standard deviation without the unit, or the mean alone if there is no deviation."""
+        """Format mean ± standard deviation without the unit, or the mean alone if the deviation is None."""
         return self.text(mean) if mean is None or deviation is None else f"{self.text(mean)} ± {self.text(deviation)}"
 
     def target_text(self, target: float) -> str:
@@ -68,7 +66,7 @@ class Metric:
         return f"{self.label} {self.scale * target:.3g} {self.unit}"
 
     def check_target(self, target: float) -> float:
-        """Return the target. Raises UsageError if it is impossible, such as a WER of 20 instead of 0.2."""
+        """Return the target. Raises UsageError if it is out of range, such as a WER of 20 instead of 0.2."""
         if self.is_rate and not 0 < target <= LARGEST_RATE:
             raise choices("target", target, "a rate as a fraction: 0.2 is 20 %")
         if not target > 0:
@@ -78,28 +76,28 @@ class Metric:
 
 WER = Metric("wer", "WER", "%", "points", 100, 2, is_rate=True)
 CER = Metric("cer", "CER", "%", "points", 100, 2, is_rate=True)
-# errors divided by the length of the longer of reference and hypothesis (Baunsgaard2020 §4.1.1, equation 3)
+# character errors divided by the length of the longer of reference and hypothesis (Baunsgaard2020 §4.1.1, equation 3)
 CER_LONGER = Metric("cer_longer", "CER (longer)", "%", "points", 100, 2, is_rate=True)
-# as `reduction` of the loss component defines it: by default nats per label (or per frame for frame labels), averaged
+# the unit depends on the `reduction` of the loss: by default nats per label (or per frame for frame labels), averaged
 # over utterances
 LOSS = Metric("loss", "loss", "nats", "nats", 1, 4, is_rate=False)
 METRICS = {metric.name: metric for metric in (WER, CER, CER_LONGER, LOSS)}
 
-# a difference relative to the baseline's rate, for any metric; it is not one of METRICS
+# formats relative differences of any metric in percent of the baseline's rate; users cannot choose it as a metric
 SHARE = Metric("relative", "relative", "%", "%", 100, 1, is_rate=True)
 
 
 def format_interval(
     low: float | None, high: float | None, metric: Metric, *, between: str = " to ", otherwise: str = "NA"
 ) -> str:
-    """Format both ends of an interval in the unit of the metric; return `otherwise` if they are not finite."""
+    """Format both ends of an interval in the metric's unit; return `otherwise` if one is None or infinite."""
     if low is None or high is None or not math.isfinite(high - low):
         return otherwise
     return f"{metric.text(low, sign=True)}{between}{metric.text(high, sign=True)}"
 
 
 def format_p(p: float | None, name: str = "") -> str:
-    """Format a p-value with three decimals, and None as NA. name: "p" in a sentence, "" in a table."""
+    """Format a p-value with three decimals, and None or nan as NA. name: prefix, "p" in a sentence or "" in a table."""
     if p is None or math.isnan(p):
         return "NA"
     sign = "< 0.001" if p < 0.001 else f"{'= ' if name else ''}{p:.3f}"
@@ -107,16 +105,16 @@ def format_p(p: float | None, name: str = "") -> str:
 
 
 def find_metric(name: str) -> Metric:
-    """Return the metric with this name. Raises UsageError with the choices for an unknown name."""
+    """Return the metric with this name. Raises UsageError if there is none."""
     if name not in METRICS:
         raise choices("metric", name, " or ".join(METRICS))
     return METRICS[name]
 
 
 def measured_sets(metric: Metric, runs: Sequence[Record]) -> list[str]:
-    """Return the sets on which arms are compared: the test sets, and for the loss the first validation set before them.
+    """Return the sets on which arms are compared: the test sets and, if the metric is the loss, a validation set first.
 
-    Ambroszczyk2019 §2.1 decides by the loss on the validation set.
+    Ambroszczyk2019 §2.1 compares systems by their loss on the validation set.
     """
     tests = [str(name) for run in runs for name in run.summary.test_sets]
     validation = [] if metric.is_rate else [name for run in runs if (name := validation_set(run)) is not None]
@@ -124,14 +122,15 @@ def measured_sets(metric: Metric, runs: Sequence[Record]) -> list[str]:
 
 
 def validation_sets(runs: Sequence[Record]) -> list[str]:
-    """Return the sets with results that are not test sets. They steered training."""
+    """Return the sets that have results but are not test sets. They were used for validation during training."""
     tests = {str(name) for run in runs for name in run.summary.test_sets}
     return list(dict.fromkeys(str(name) for run in runs for name in run.summary.sets if name not in tests))
 
 
 def check_comparable(metric: Metric, runs: Sequence[ConfiguredRun]) -> None:
-    """Raise UsageError if the metric is the loss, and the runs minimise different losses or have different units: a
-    loss per label is not the same for letters and for pieces of words.
+    """Raise UsageError if the metric is the loss, and the runs have different losses or alphabets.
+
+    A loss per letter cannot be compared with a loss per word piece.
     """
     if metric.is_rate:
         return
@@ -143,7 +142,7 @@ def check_comparable(metric: Metric, runs: Sequence[ConfiguredRun]) -> None:
 
 
 def different_losses(runs: Sequence[ConfiguredRun]) -> list[str]:
-    """Return the names of the runs' losses with their reduction, one for each different config of the loss."""
+    """Return the name and reduction of each distinct loss config among the runs."""
     losses = {json.dumps(run.config.get("loss"), sort_keys=True): run.config.get("loss") or {} for run in runs}
     names = []
     for loss in losses.values():
@@ -153,5 +152,5 @@ def different_losses(runs: Sequence[ConfiguredRun]) -> list[str]:
 
 
 def validation_set(run: Record) -> str | None:
-    """Return the first validation set, which chooses the best checkpoint; None if there is none."""
+    """Return the run's first validation set, on which the best checkpoint is chosen; None if there is none."""
     return next(iter(run.validation_sets), None)

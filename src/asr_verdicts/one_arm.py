@@ -1,4 +1,4 @@
-"""Measurements of a single arm: its error rate, and its spread over seeds."""
+"""Measure a single arm: its error rate, and the spread of its metrics over seeds."""
 
 import math
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ from asr_verdicts.statistics.sample import Sample, Spread, describe
 
 @dataclass(frozen=True)
 class Description:
-    """The spread of a metric over the runs of an arm, measured with the final weights. Rates are fractions."""
+    """The spread of a metric over the runs of an arm, measured with the final weights. Error rates are fractions."""
 
     arm: str
     set: str
@@ -28,12 +28,12 @@ class Description:
 
 
 def one_arm(arms: Sequence[Arm]) -> bool:
-    """Return whether there is a single arm with several seeds. The question is then about chance, not a factor."""
+    """Return whether there is a single arm, with several finished runs, which measures the variation between seeds."""
     return len(arms) == 1 and len(arms[0].runs) > 1
 
 
 def descriptions(comparison: Comparison) -> list[Description]:
-    """Describe each metric on the first validation set and the test sets; empty unless there is only one arm."""
+    """Describe the spread of each metric on each set over the runs of a single arm; empty if there are several arms."""
     arms = comparison.arms
     if not one_arm(arms):
         return []
@@ -57,9 +57,9 @@ class ArmRate:
 
 
 def lone_rates(comparison: Comparison) -> list[ArmRate]:
-    """Estimate the error rate of the only arm on each set; empty if there are several arms, or no utterances.
+    """Estimate the error rate of a single arm on each test set; empty if there are several arms, or no utterances.
 
-    The interval is by Student's t over seeds and speakers, or over speakers alone if there is one training.
+    Student's t gives the interval over seeds and speakers, or over speakers alone if there is only one run.
     """
     metric = comparison.design.metric
     if len(comparison.arms) != 1 or not metric.is_rate:
@@ -84,5 +84,5 @@ def lone_rates(comparison: Comparison) -> list[ArmRate]:
 
 
 def final_values(arm: Arm, name: str, metric: Metric) -> list[float]:
-    """Return the metric of every finished run that recorded it, in the order of seeds."""
+    """Return the metric on a set for each finished run that recorded it, sorted by seed."""
     return [value for run in arm.runs if (value := run.value(name, metric.name)) is not None]

@@ -1,4 +1,4 @@
-"""The plan of an ablation that adds seeds until its questions are decided, made before the first run."""
+"""The plan of a sweep that adds seeds until its questions are decided. It is made before the first run."""
 
 from dataclasses import asdict, dataclass, field
 
@@ -8,11 +8,11 @@ from asr_verdicts.config import OWN, Config
 
 @dataclass(frozen=True)
 class PlannedArm:
-    """An arm of a plan.
+    """An arm of a plan, with the config of its runs.
 
-    - levels: choices of the arm, by key or group
-    - overrides: overrides of its runs, except the seed
-    - content: everything that determines its results, except what belongs to the seed
+    - levels: the arm's choices, by config key or group
+    - overrides: Hydra overrides of its runs, without the seed
+    - content: config values that determine its results, without those that change with the seed
     """
 
     levels: dict[str, str]
@@ -21,37 +21,37 @@ class PlannedArm:
 
     @property
     def name(self) -> str:
-        """The name of the arm in tables."""
+        """The arm's name in tables."""
         return name_of(self.levels)
 
 
 @dataclass(frozen=True)
 class VerdictPlan:
-    """The decisions made before the first run. If one of them changes, it is another plan.
+    """The decisions made before a sweep's first run. Changing one of them makes a different plan.
 
-    - baseline: name of the baseline
-    - metric, set: metric and test set that decide
+    - baseline: name of the baseline arm
+    - metric, set: metric and test set on which the questions are decided
     - contrasts: names of the questions
-    - margin: largest difference that would not matter, in the unit of the recorded metric (a fraction for rates), or a
-      difference of logarithms on the relative scale
+    - margin: largest difference that would not matter, in the unit of the recorded metric (a fraction for error rates),
+      or as a difference of logarithms on the relative scale
     - alpha: rate of false claims over all questions
     - gamma: shape of the alpha-spending function
-    - seeds: seeds in the order in which runs are added
-    - looks: number of runs per arm at each look, increasing
-    - robust: whether claims are about typical runs, with trimmed means if a run failed. Otherwise they are about plain
-      means.
+    - seeds: seeds in the order in which they are added
+    - looks: number of runs per arm at each look (interim analysis), in increasing order
+    - robust: whether claims are about typical runs, with trimmed means if a run failed; if False, claims are about
+      plain means
     - failed: rule for failed runs, as in `ablation.failed`
-    - paired: whether runs with the same seed are pairs
-    - scale: scale of the margin and of all claims
-    - hopeless: chance of a verdict below which a question is given up
-    - belongs: keys that differ between the seeds of an arm
+    - paired: whether runs with the same seed form pairs
+    - scale: scale of the margin and of all claims: points or relative
+    - hopeless: a question is given up if its chance of a verdict falls below this value
+    - belongs: config keys that differ between the seeds of an arm
 
-    The other fields describe the plan and may change:
+    The remaining fields only describe the plan and may change:
 
-    - made: time at which the plan was made, UTC, ISO 8601
-    - seen: number of runs of these arms that had been compared before
-    - notes: notes on the noise at the time when the plan was made
-    - hours: budget in hours that set the largest number of runs; None if there was none
+    - made: UTC time at which the plan was made, in ISO 8601
+    - seen: number of runs of these arms that had already been compared when the plan was made
+    - notes: what was known about the seed noise when the plan was made
+    - hours: time budget that limits the number of runs, in hours; None if there is none
     """
 
     arms: list[PlannedArm]
@@ -80,12 +80,12 @@ class VerdictPlan:
 
     @property
     def most(self) -> int:
-        """The largest number of runs per arm."""
+        """The number of runs per arm at the last look."""
         return self.looks[-1]
 
     @property
     def listed(self) -> dict[str, str]:
-        """The changes of each arm, by its name; empty for a sweep without a list of arms."""
+        """The overrides that not all arms share, by arm name; empty if the sweep has no list of arms."""
         changes = [{word for word in arm.overrides if not word.startswith(f"{OWN}=")} for arm in self.arms]
         if all(len(words) == len(arm.overrides) for words, arm in zip(changes, self.arms, strict=True)):
             return {}

@@ -1,7 +1,7 @@
-"""The planned looks (interim analyses) of a sweep, and their verdicts so far.
+"""Evaluate the planned looks (interim analyses) of a sweep.
 
-The course of a plan depends only on the plan and the results of each seed. It is computed anew from the runs each time,
-so interruptions and the order in which runs end do not matter.
+The state of a plan is recomputed from the plan and all results each time. Interruptions, and the order in which runs
+end, therefore do not matter.
 """
 
 import math
@@ -26,9 +26,10 @@ from asr_verdicts.verdict import SHOWN, AtLook, Outcome, Question, Verdict
 
 @dataclass(frozen=True)
 class PlannedLook:
-    """A look of a plan, with verdicts on the questions that were open before it.
+    """A planned look (interim analysis), with verdicts on the questions that were open before it.
 
-    number: number of the look, from 1; runs: runs per arm at this look
+    - number: number of the look, from 1
+    - runs: runs per arm at this look
     """
 
     number: int
@@ -38,12 +39,12 @@ class PlannedLook:
 
 @dataclass(frozen=True)
 class Course:
-    """The looks that were taken, and the state of each question.
+    """The state of a plan: the looks (interim analyses) so far, and the verdicts.
 
-    - plan: the plan; None for a sweep without a plan
-    - sets: sets on which the looks decide
+    - plan: the plan; None if the sweep has no plan
+    - sets: test sets with planned looks
     - verdicts: final or latest verdict on each question that was tested
-    - missing: seeds that the next look needs, by arm; empty if the plan has ended
+    - missing: seeds without results that the next look needs, by arm; empty if the plan has ended
     """
 
     plan: VerdictPlan | None = None
@@ -58,12 +59,12 @@ class Course:
 
     @property
     def followed(self) -> VerdictPlan:
-        """The plan. It must exist."""
+        """The plan, which must not be None."""
         assert self.plan is not None
         return self.plan
 
     def runs(self, plan: VerdictPlan) -> dict[str, int]:
-        """Return the number of runs that each arm has needed so far."""
+        """Return the number of runs of each arm that the looks have used so far."""
         counts = dict.fromkeys([arm.name for arm in plan.arms], 0)
         for look in self.looks:
             for contrast in look.verdicts:
@@ -74,15 +75,15 @@ class Course:
 
 NO_LOOKS = Course()  # course of a sweep without a plan
 
-HOPELESS_FROM = 5  # runs per arm from which questions may be given up; with fewer runs the noise is too uncertain
+HOPELESS_FROM = 5  # runs per arm from which questions may be given up; with fewer, the noise estimate is unreliable
 
 
 def follow(plan: VerdictPlan, arms: Sequence[Arm], questions: Sequence[Question], *, describe: bool = True) -> Course:
-    """Take all looks whose runs are complete.
+    """Evaluate all looks (interim analyses) whose runs are complete.
 
-    A look tests its open questions together by Holm's procedure. Questions that are already called different no longer
-    count in the correction: their level is passed on (Maurer & Bretz 2013). A decided question gets no further runs and
-    is not tested again. describe: whether to add matched pairs and power, which decide nothing.
+    Each look tests the open questions together by Holm's procedure. If a difference was shown earlier, its question no
+    longer counts in the correction, because its level is passed on to the open questions (Maurer & Bretz 2013). Decided
+    questions get no further runs. describe: whether to add the matched-pairs test and the power.
     """
     looks: list[PlannedLook] = []
     final: dict[str, Verdict] = {}
@@ -125,7 +126,7 @@ def _missing_seeds(arm: Arm, seeds: Sequence[int]) -> list[int]:
 
 
 def _judge(contrast: Verdict, plan: VerdictPlan, procedure: GroupSequential, questions: int) -> Verdict:
-    """Add the look to a verdict. If no difference is shown, make the outcome open, equivalent or undecided."""
+    """Add the look to a verdict. If no difference is shown, set the outcome to open, equivalent or undecided."""
     estimate, last = contrast.estimate, procedure.look == len(plan.looks) - 1
     half, chance = math.inf, None
     if estimate is not None and not contrast.reason:
@@ -162,7 +163,7 @@ def _order_verdicts(
     plan: VerdictPlan,
     describe: bool,
 ) -> list[Verdict]:
-    """Return the verdicts in the order of the questions. describe: whether to add matched pairs and power."""
+    """Return the latest verdicts in question order. describe: whether to add the matched-pairs test and the power."""
     verdicts = [final[question.name] for question in questions if question.name in final]
     if not describe:
         return verdicts
@@ -192,15 +193,15 @@ def _add_description(contrast: Verdict, described: dict[int, dict[str, Verdict]]
 
 
 def follow_plan(design: Design, evidence: Evidence) -> tuple[Course, Evidence]:
-    """Return the looks of a planned sweep and their evidence. Without a plan, the evidence is unchanged.
+    """Return the state of a sweep's plan, and the test of its latest look. If there is no plan, evidence is unchanged.
 
-    If the question differs from the plan's, it gets the test that is valid however often one looks.
+    If the baseline, metric or test set differs from the plan's, the anytime-valid test is used.
     """
     plan = design.layout.plan
     if plan is None:
         return NO_LOOKS, evidence
     if (design.baseline.name, design.metric.name, design.primary) != (plan.baseline, plan.metric, plan.set):
-        reason = "the sweep's plan asks something else"
+        reason = "the sweep's plan has another baseline, metric or test set"
         return NO_LOOKS, replace(evidence, procedure=ANYTIME, reason=reason, complete=False)
     course = follow(plan, design.layout.arms, design.questions)
     number = len(course.looks)
@@ -208,22 +209,22 @@ def follow_plan(design: Design, evidence: Evidence) -> tuple[Course, Evidence]:
     after = ", ".join(map(str, plan.looks))
     reason = f"after {after} seeds of each open arm, as planned before the first run"
     if plan.seen:
-        reason = f"{reason}; {plan.seen} of them had been compared before"
+        reason = f"{reason}; {plan.seen} runs had been compared before that"
     return course, Evidence(procedure, reason, number, complete=course.ended)
 
 
 @dataclass(frozen=True)
 class Spent:
-    """The cost of a plan.
+    """The cost of a plan, compared with a fixed design in which each arm gets the largest number of seeds.
 
     - runs: number of runs that the looks used
-    - fixed: number of runs of the fixed design, with the most seeds for each arm
+    - fixed: number of runs in the fixed design
     - saved: number of runs of the fixed design that are no longer needed
-    - hours: training time of the runs used; None if no time is known
-    - untimed: number of runs used without a recorded time, because they diverged
-    - hours_saved: training time saved, estimated from the mean time of each arm; None if unknown
-    - taken_over: number of runs used that other sweeps trained, by sweep
-    - hours_taken_over: training time of these runs
+    - hours: training time of the used runs, in hours; None if no time was recorded
+    - untimed: number of used runs without a recorded time, because they diverged
+    - hours_saved: training time of the saved runs, in hours, estimated from each arm's mean time; None if unknown
+    - taken_over: number of used runs that were trained by other sweeps, by sweep name
+    - hours_taken_over: training time of the runs from other sweeps, in hours
     """
 
     plan: VerdictPlan
@@ -238,7 +239,7 @@ class Spent:
 
 
 def spent(plan: VerdictPlan, course: Course, arms: Sequence[Arm]) -> Spent:
-    """Return the runs and hours up to the latest look. arms: the planned arms that have results."""
+    """Compute the cost of a plan up to its latest look. arms: the planned arms that have results."""
     counts, results = course.runs(plan), {arm.name: arm.results for arm in arms}
     open_ = {name for each in course.verdicts if each.outcome == "open" for name in each.question.weights}
     used = {

@@ -1,6 +1,6 @@
-"""The style of all figures, which are as wide as a column or a page of a journal and have 8 pt text.
+"""The style of all figures: 8 pt text, and the width of a journal column or page.
 
-Arms differ in colour, line style and marker, so that figures can be read in black and white.
+Arms differ in colour, line style and marker, because figures may be printed in black and white.
 """
 
 import math
@@ -19,22 +19,22 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from asr_verdicts.files import Json, named
 
-# the colour-blind-safe colours of Okabe and Ito, with the yellow replaced
+# based on the colour-blind-safe palette of Okabe and Ito, without its light yellow
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#aa4499", "#e69f00", "#56b4e9", "#333333", "#999933")
 LINES = ("-", "--", "-.", ":", (0, (6, 1, 1, 1, 1, 1)), (0, (8, 3)), (0, (1, 1)), (0, (3, 4)))
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
-COLUMN, PAGE = 84 / 25.4, 174 / 25.4  # widths of a figure, inches
-HEIGHT = 58 / 25.4  # height of a row of panels, inches
+COLUMN, PAGE = 84 / 25.4, 174 / 25.4  # widths of a figure in a journal, in inches
+HEIGHT = 58 / 25.4  # height of a row of panels, in inches
 ACROSS = 3  # largest number of panels in a row
-LETTER = 4.8  # mean width of a letter, points
+LETTER = 4.8  # mean width of a letter, in points
 FORMATS: dict[str, Json] = {
-    "png": {"dpi": 300},  # as journals ask for
+    "png": {"dpi": 300},  # resolution required by journals
     "svg": {"metadata": {"Date": None}},
     "pdf": {"metadata": {"CreationDate": None}},
-}  # options of Figure.savefig for every figure
-TALL = 0.6  # smallest share of a figure's height that a legend leaves to the panels
+}  # options of Figure.savefig for each file format; dates would make equal figures differ
+TALL = 0.6  # smallest share of a figure's height that the panels get if there is a legend
 LOOK: Any = {
-    "pdf.fonttype": 42,  # TrueType fonts: the text can be searched, and some publishers reject matplotlib's default
+    "pdf.fonttype": 42,  # TrueType fonts make text searchable, and some publishers reject matplotlib's default
     "font.size": 8,
     "axes.titlesize": 8,
     "legend.fontsize": 8,
@@ -47,19 +47,19 @@ LOOK: Any = {
     "legend.frameon": False,
     "legend.handlelength": 2.8,
     "text.usetex": False,
-    "text.parse_math": False,  # otherwise an arm's name with $ would be read as a formula
+    "text.parse_math": False,  # otherwise a $ in an arm's name would start a formula
     "svg.fonttype": "none",
-    "svg.hashsalt": "asr-ablations",  # makes files of the same comparison identical
+    "svg.hashsalt": "asr-ablations",  # a fixed salt makes SVG files reproducible
 }
 
 
 def panels(
     columns: int, rows: int = 1, *, width: float | None = None, height: float = HEIGHT, **options: Any
 ) -> tuple[Figure, list[Axes]]:
-    """Create a figure of rows × columns panels. Return it and its panels, row by row.
+    """Create a figure with rows × columns panels. Return the figure and a list of its panels, row by row.
 
     - width: width of the figure in inches, by default a journal column for one column of panels and a page for several
-    - height: height of a row in inches
+    - height: height of each row of panels in inches
     """
     width = width or (COLUMN if columns == 1 else PAGE)
     figure = Figure(figsize=(width, rows * height), layout="constrained")
@@ -69,7 +69,7 @@ def panels(
 
 
 def grid(count: int, **options: Any) -> tuple[Figure, list[Axes]]:
-    """Create a figure of `count` panels with at most ACROSS in a row. Return it and its panels."""
+    """Create a figure with `count` panels, at most ACROSS per row. Return the figure and a list of its panels."""
     rows = math.ceil(count / ACROSS)
     figure, axes = panels(math.ceil(count / rows), rows, **options)
     for empty in axes[count:]:
@@ -78,12 +78,12 @@ def grid(count: int, **options: Any) -> tuple[Figure, list[Axes]]:
 
 
 def width_for(labels: Iterable[str]) -> float:
-    """Return the width of a figure with these labels: a column if they take at most half of it, else a page."""
+    """Return the figure width in inches: a journal column if the labels fit into half of it, else a page."""
     return COLUMN if 2 * LETTER * max(map(len, labels), default=0) < 72 * COLUMN else PAGE
 
 
 def wrapped(panel: Axes, text: str, share: float = 0.9) -> str:
-    """Wrap a text to a share of the width of a panel."""
+    """Wrap a text to a given share of a panel's width."""
     place = panel.get_subplotspec()
     columns = 1 if place is None else place.get_gridspec().ncols
     figure = panel.get_figure(root=True)
@@ -93,17 +93,17 @@ def wrapped(panel: Axes, text: str, share: float = 0.9) -> str:
 
 
 def line(arm: int) -> Json:
-    """Return the options of Axes.plot for the arm with this number."""
+    """Return the line options of Axes.plot for an arm, given its number from 0."""
     return {"color": COLOURS[arm % 8], "linestyle": LINES[arm % 8], "linewidth": 1.5}
 
 
 def marker(arm: int) -> Json:
-    """Return the options of markers for the arm with this number."""
+    """Return the marker options of Axes.plot for an arm, given its number from 0."""
     return {"marker": MARKERS[arm % 8], "markersize": 4.5, "markerfacecolor": "white", "color": COLOURS[arm % 8]}
 
 
 def draw_strip(panel: Axes, x: float, width: float, values: Iterable[float], look: Json, *, mean: bool = True) -> None:
-    """Draw a dot per value and, if `mean` is set, a line at the mean with a band of ± the standard deviation."""
+    """Draw one dot per value and, if `mean` is set, the mean with a band of ± one standard deviation."""
     ends, numbers = [x - 0.35 * width, x + 0.35 * width], np.array([*values])
     panel.plot(x + 0.5 * width * (np.linspace(0, 1, len(numbers)) - 0.5), numbers, "o", color="black", markersize=3)
     middle = numbers.mean() if mean and len(numbers) else np.nan
@@ -113,12 +113,12 @@ def draw_strip(panel: Axes, x: float, width: float, values: Iterable[float], loo
         panel.fill_between(ends, middle - deviation, middle + deviation, color=look["color"], alpha=0.15, linewidth=0)
 
 
-LEADING = (1, 2, 5)  # leading digits of labels on a logarithmic axis
-FEWEST_LABELS = 3  # smallest number of labels with which a logarithmic axis is readable
+LEADING = (1, 2, 5)  # leading digits of the numbers at which a logarithmic axis has labels
+FEWEST_LABELS = 3  # smallest number of labels that makes a logarithmic axis readable
 
 
 def log_scale(axes: Axes, values: Iterable[float]) -> None:
-    """Make the y axis logarithmic, with plain numbers, if all values are positive and span FEWEST_LABELS labels."""
+    """Make the y axis logarithmic, with plain numbers, if all values are positive and span enough labels."""
     numbers = list(values)
     if not numbers or min(numbers) <= 0:
         return
@@ -131,14 +131,14 @@ def log_scale(axes: Axes, values: Iterable[float]) -> None:
 
 
 def plain_numbers(axis: Axis, leading: Sequence[int]) -> None:
-    """Label a logarithmic axis with plain numbers that have these leading digits."""
+    """Label a logarithmic axis with plain numbers, such as 0.2 and 20, that have the given leading digits."""
     axis.set_major_locator(LogLocator(subs=leading))
     axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     axis.set_minor_formatter(NullFormatter())
 
 
 def legend(figure: Figure, axes: Axes) -> None:
-    """Draw one legend for all panels above them."""
+    """Draw one legend above all panels of a figure, with the labelled lines of the panel `axes`."""
     handles, labels = axes.get_legend_handles_labels()
     if handles:
         whole_legend(figure, handles, labels)
@@ -147,7 +147,7 @@ def legend(figure: Figure, axes: Axes) -> None:
 def whole_legend(figure: Figure, handles: Sequence[Artist], labels: Sequence[str], **options: Any) -> None:
     """Draw a legend above all panels, with as many columns as fit and long labels wrapped.
 
-    If it would leave the panels less than the share TALL of the height, the figure grows by the height of the legend.
+    If the panels would get less than the share TALL of the figure's height, the figure grows by the legend's height.
     """
     letters = int(0.8 * 72 * figure.get_figwidth() / LETTER)
     labels = [fill(label, letters, break_on_hyphens=False) for label in labels]

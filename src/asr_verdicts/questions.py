@@ -15,10 +15,10 @@ FORMS = (
 
 
 def questions(arms: Sequence[Named], baseline: Named, factor: Sequence[str], declared: Sequence[str]) -> list[Question]:
-    """Return the questions, in the order in which reports show them.
+    """Return the questions of a comparison, in the order in which reports show them.
 
-    declared: value of `ablation.contrasts`. If it is empty and two factors are fully crossed, the questions are about
-    all effects.
+    declared: value of `ablation.contrasts`. If it is empty and the arms cross two factors, there is a question for
+    every effect.
 
     Raises UsageError for a contrast that these arms cannot answer.
     """
@@ -33,7 +33,7 @@ def questions(arms: Sequence[Named], baseline: Named, factor: Sequence[str], dec
 
 
 def against_baseline(arms: Sequence[Named], baseline: Named) -> list[Question]:
-    """Return a question for each other arm against the baseline."""
+    """Return a question for each arm except the baseline, which compares the arm with the baseline."""
     return [
         Question("arm", arm.name, baseline.name, {arm.name: 1.0, baseline.name: -1.0})
         for arm in arms
@@ -42,14 +42,14 @@ def against_baseline(arms: Sequence[Named], baseline: Named) -> list[Question]:
 
 
 class _Crossed:
-    """Arms that are all combinations of two factors. The choices of the baseline are the reference levels."""
+    """Arms that form all combinations of two factors. The baseline's choices are the reference levels."""
 
     def __init__(self, factors: Sequence[str], levels: Sequence[list[str]], names: dict[tuple[str, str], str]) -> None:
         self.factors, self.levels, self.names = list(factors), [list(of) for of in levels], names
 
     @classmethod
     def of(cls, arms: Sequence[Named], baseline: Named, factor: Sequence[str]) -> "_Crossed | None":
-        """Return the crossed arms; None unless they are all combinations of two factors with several choices each."""
+        """Return the crossed arms; None unless they form all combinations of two factors with several levels each."""
         if len(factor) != 2 or any(set(arm.levels) != set(factor) for arm in arms):
             return None
         levels = [list(dict.fromkeys([baseline.levels[one], *(arm.levels[one] for arm in arms)])) for one in factor]
@@ -58,7 +58,7 @@ class _Crossed:
         return cls(factor, levels, names) if complete and min(map(len, levels)) > 1 else None
 
     def effects(self, text: str) -> list[Question]:
-        """Return the questions that an entry of `ablation.contrasts` asks."""
+        """Return the questions for one entry of `ablation.contrasts`. Raises UsageError if the entry is invalid."""
         if text == FACTORIAL:
             first, second = self.factors
             simple = [f"{factor} | {other}={level}" for factor, other, levels in self._sides() for level in levels]
@@ -81,14 +81,14 @@ class _Crossed:
         raise choices("ablation.contrasts", text, f"{FORMS}; the factors are {' and '.join(self.factors)} ({named})")
 
     def _sides(self) -> list[tuple[str, str, list[str]]]:
-        """Return each factor with the other factor and its levels."""
+        """Return (factor, other factor, levels of the other factor) for both factors."""
         (first, second), (of_first, of_second) = self.factors, self.levels
         return [(first, second, of_second), (second, first, of_first)]
 
     def _differences(self, kind: str, factor: str, shares: dict[str, float], within: str) -> list[Question]:
-        """Return a question for each choice of a factor against its reference level.
+        """Return a question for each level of a factor, except the reference level, with which it is compared.
 
-        shares: weight of each level of the other factor, over which is averaged
+        shares: weight of each level of the other factor in the average
         """
         reference, *others = self.levels[self.factors.index(factor)]
         return [
@@ -107,9 +107,9 @@ class _Crossed:
         ]
 
     def _interactions(self) -> list[Question]:
-        """Return the questions on interactions of the first factor with the second.
+        """Return the questions about interactions between the two factors.
 
-        Each is the effect of a choice at another level of the second factor, minus its effect at the reference level.
+        An interaction is a choice's effect at some level of the second factor, minus its effect at the reference level.
         """
         (first, second), (of_first, of_second) = self.factors, self.levels
         return [

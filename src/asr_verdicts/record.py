@@ -1,4 +1,4 @@
-"""The record of a run that comparisons read: config, seed, results on each set, and origin."""
+"""The record of a run, which comparisons read: its config, seed, results on each set, and environment."""
 
 import json
 from collections.abc import Sequence
@@ -14,10 +14,10 @@ from asr_verdicts.error_counts import total_errors
 class UtteranceRow(TypedDict):
     """A row of utterances.csv.
 
-    - words, characters: length of the reference
-    - offset, duration: place of the utterance in the recording, in seconds
-    - channel: number of the channel, from 0; −1 for the mean of all channels
-    - unit: kind and name of the unit that was drawn independently; empty or absent if it is the speaker
+    - words, characters: number of words and characters in the reference
+    - offset, duration: start of the utterance in the recording, and its length, in seconds
+    - channel: number of the audio channel, from 0; −1 for the mean of all channels
+    - unit: kind and name of the independent sampling unit, such as "voice f3"; empty or absent if it is the speaker
     """
 
     set: str
@@ -42,9 +42,9 @@ class UtteranceRow(TypedDict):
 
 @dataclass(frozen=True, kw_only=True)
 class Rates:
-    """WER and CER on a set as fractions, with counts of words and word errors.
+    """Error rates on a set as fractions, with counts of words and word errors.
 
-    cer_longer: CER with the length of the longer of reference and hypothesis as denominator
+    cer_longer: character errors divided by the length of the longer of reference and hypothesis
     """
 
     utterances: int | None = None
@@ -58,7 +58,7 @@ class Rates:
 
 
 def rates(rows: Sequence[UtteranceRow]) -> Rates:
-    """Compute WER, CER and counts over the rows of one set. The CER is None if a row lacks character counts."""
+    """Compute error rates and counts over the utterances of a set. If a row lacks character counts, the CER is None."""
     words, has_characters = total_errors(rows, "wer"), all("characters" in row for row in rows)
     return Rates(
         utterances=len(rows),
@@ -74,7 +74,7 @@ def rates(rows: Sequence[UtteranceRow]) -> Rates:
 
 @dataclass(frozen=True, kw_only=True)
 class SetResult(Rates):
-    """The result on a set. loss: mean loss over utterances in nats; None if it is not finite."""
+    """The result of a run on a set. loss: mean loss over utterances, in nats; None if it is not finite."""
 
     null: ClassVar = ("loss",)
 
@@ -86,10 +86,10 @@ class Summary:
     """The results of a run, stored as summary.json. Times are in seconds, memory in bytes, and rates are fractions.
 
     - seconds: wall-clock time of each phase
-    - phase_seconds: time of each phase in the record of utilisation
-    - launch_seconds: time from the start of the launcher to the end of the first step
-    - metrics: latest row of metrics.csv
-    - until: the PlannedRun that this run belongs to
+    - phase_seconds: time of each phase, as recorded with the utilisation of the hardware
+    - launch_seconds: time from the start of the launcher to the end of the first training step
+    - metrics: last row of metrics.csv
+    - until: the run's part in the sweep's plan (PlannedRun); None if there is no plan
     """
 
     null: ClassVar = ("best_validation_wer", "launch_seconds")
@@ -119,7 +119,7 @@ class Summary:
     metrics: dict[str, float] | None = None
 
     def value(self, set_: str, name: str) -> float | None:
-        """Return a rate, loss or count on a set; None if the run did not record it."""
+        """Return an error rate, loss or count on a set; None if the run did not record it."""
         value: float | None = getattr(self.sets.get(set_), name, None)
         return value
 
@@ -132,13 +132,13 @@ class Hardware:
     """The hardware of a run.
 
     - cores: number of CPU cores that the process may use
-    - threads: number of threads that torch uses
-    - native: target of the native library; "none" if PyTorch's operations are used; None in records older than the
-      library
-    - buses: one line about the bus of each GPU
-    - links: the connection of each pair of GPUs
+    - threads: number of threads that PyTorch uses
+    - native: instruction set of the native library; "none" if PyTorch's operations are used; None in records older
+      than the library
+    - buses: description of each GPU's bus, in one line
+    - links: type of the connection between each pair of GPUs
 
-    Buses and links are None without a GPU, and empty if nvidia-smi is missing or fails.
+    `buses` and `links` are None if there is no GPU, and empty if nvidia-smi is missing or fails.
     """
 
     machine: str | None = None
@@ -153,9 +153,9 @@ class Hardware:
 
 @dataclass(frozen=True, kw_only=True)
 class Code:
-    """The code of a run.
+    """The version of the code that a run used.
 
-    - commit, dirty_diff: commit and uncommitted changes in git; None outside a checkout
+    - commit, dirty_diff: git commit and uncommitted changes; None outside a git checkout
     - files: hash of each source file
     """
 
@@ -166,7 +166,7 @@ class Code:
 
 @dataclass(frozen=True, kw_only=True)
 class Composed:
-    """The config file from which Hydra composed the config, and the folder given by -cd."""
+    """The config file from which Hydra composed a run's config, and the config folder given by -cd."""
 
     null: ClassVar = ("config_name", "config_dir")
 
@@ -178,10 +178,10 @@ class Composed:
 class Environment:
     """The machine, code and versions of a run, stored as environment.json.
 
-    - started: time of the start in UTC, ISO 8601
-    - composed: origin of the config; None for a config that was frozen earlier
-    - derived: keys that the config computes from other keys, each with its sources
-    - resumed: environments in which the run continued after an interruption
+    - started: UTC time of the start, in ISO 8601
+    - composed: origin of the config; None if the config was frozen earlier
+    - derived: config keys that are computed from other keys, each with its source keys
+    - resumed: environments in which the run continued after interruptions
     """
 
     null: ClassVar = ("composed",)
@@ -206,9 +206,9 @@ class Environment:
 
 @dataclass(frozen=True, kw_only=True)
 class SetContent:
-    """The content of one set of a corpus.
+    """The size, hash and training overlap of one set of a corpus.
 
-    - sha256: hash of texts and audio
+    - sha256: hash of the transcripts and the audio
     - left_out: ids of the utterances that were left out, by reason
     - in_training: number of its utterances, speakers and sentences that are also in the training set
     """
@@ -227,9 +227,9 @@ class SetContent:
 
 @dataclass(frozen=True, kw_only=True)
 class DataRecord:
-    """The content of a run's corpus, stored as data.json.
+    """The sizes and hashes of the sets of a run's corpus, stored as data.json.
 
-    training_counts: number of times that each word of the other sets occurs in the training set
+    training_counts: number of times that each word of the validation and test sets occurs in the training set
     """
 
     fingerprint: str | None = None
@@ -246,26 +246,26 @@ class DataRecord:
         return f"{count}{f' of {content.speakers}' if content.speakers else ''} speakers of {set_} are in training"
 
     def hash(self, set_: str) -> str | None:
-        """Return the hash of a set's texts and audio; None if it was not recorded."""
+        """Return the hash of a set's transcripts and audio; None if it was not recorded."""
         return self.sets[set_].sha256 if set_ in self.sets else None
 
 
-SYSTEM = "system"  # key of the system's name in the config of a record made from hypotheses
+SYSTEM = "system"  # config key for the system's name, in records made from hypotheses
 
-# value of `Record.model` if each arm is a single system, so that verdicts are about these systems only
+# value of `Record.model` if each arm is a single trained system; verdicts then apply only to these systems
 ONE_SYSTEM = "one system of each arm"
 
-FINGERPRINT = "data.json"  # prefix of keys with hashes of the data: data.json.train is the key for the training set
+FINGERPRINT = "data.json"  # prefix of keys for data hashes: data.json.train is the hash of the training set
 
-BEHAVIOUR = "behaviour"  # key with the version of the code's behaviour in a run
+BEHAVIOUR = "behaviour"  # key for the version of the code's behaviour
 
 
 class ConfiguredRun(Protocol):
-    """A run with a config, which may or may not have begun.
+    """A run with a config, which may not have started yet.
 
     - config: the resolved config
-    - content: everything that can change the result, by dotted key
-    - derived: keys that the config computes from other keys, each with its sources; None if unknown
+    - content: everything except the seed that can change the result, by dotted key
+    - derived: config keys that are computed from other keys, each with its source keys; None if unknown
     """
 
     @property
@@ -286,16 +286,16 @@ AnyRun = TypeVar("AnyRun", bound=ConfiguredRun)
 
 @dataclass(frozen=True)
 class Record:
-    """Everything that a run left in its folder.
+    """A run with its config, results and environment, usually read from its folder.
 
     - config: the resolved config
-    - data: content of the corpus; without sets if there is no data.json, as in runs read from W&B
+    - data: sizes and hashes of the corpus; without sets if there is no data.json, as for runs from W&B
     - metrics: rows of metrics.csv
-    - utterances: rows of utterances.csv; empty for a run that diverged
-    - model: the weights that were tested, as <run id>/<checkpoint file>; "" if unknown. Records with the same model
-      differ only in their decoder, so they can be paired.
-    - searched: whether a search proposed this run, which may then have been chosen for its luck
-    - diverged_at: step, from 1, at which the loss was not finite; None for a finished run
+    - utterances: rows of utterances.csv; empty if the run diverged
+    - model: the tested weights, as <run id>/<checkpoint file>; "" if unknown. Records with the same model differ only
+      in their decoder, so they can be paired.
+    - searched: whether a hyperparameter search proposed this run, so that its good result may be luck
+    - diverged_at: training step, from 1, at which the loss was not finite; None for a finished run
     - place: position among the runs of the sweep, from 0; None if unknown
     """
 
@@ -322,14 +322,14 @@ class Record:
 
     @cached_property
     def hypotheses(self) -> list[str]:
-        """The recognised texts, in the order of the utterances."""
+        """The hypothesis of each utterance, in the order of `utterances`."""
         return [row["hypothesis"] for row in self.utterances]
 
     @cached_property
     def content(self) -> dict[str, object]:
-        """Everything that can change the result: config leaves, data hashes and the version of the code's behaviour.
+        """Everything except the seed that can change the result: config values, data hashes and behaviour version.
 
-        A record without a behaviour version, such as a run from W&B, gets version 1.
+        If the behaviour version is unknown, as for runs from W&B, it is 1.
         """
         hashes = {f"{FINGERPRINT}.{name}": of.sha256 or json.dumps(asdict(of)) for name, of in self.data.sets.items()}
         behaviour = self.environment.behaviour
@@ -337,9 +337,9 @@ class Record:
 
     @cached_property
     def validation_sets(self) -> list[str]:
-        """The names of the validation sets in metrics.csv, starting with the first validation set.
+        """The names of the validation sets. The best checkpoint is chosen on the first one.
 
-        The config itself has paths instead of names for manifests and Kaldi directories.
+        They come from metrics.csv if the config contains paths instead, as for manifests and Kaldi directories.
         """
         given = (self.config.get("data") or {}).get("validation") or []
         names = [given] if isinstance(given, str) else [str(name) for name in given]
@@ -351,7 +351,7 @@ class Record:
 
     @cached_property
     def measured(self) -> dict[str, SetResult]:
-        """The result on every set, counted over its utterances, or taken from the summary if there are none."""
+        """The result on each set, computed from its utterances or, if it has none, read from the summary."""
         by_set: dict[str, list[UtteranceRow]] = {}
         for row in self.utterances:
             by_set.setdefault(row["set"], []).append(row)
@@ -361,7 +361,7 @@ class Record:
         return {**self.summary.sets, **counted}
 
     def value(self, set_: str, name: str) -> float | None:
-        """Return a rate, loss or count on a set; None if the run has none."""
+        """Return an error rate, loss or count on a set; None if it is unknown."""
         value: float | None = getattr(self.measured.get(set_), name, None)
         return value
 
@@ -369,8 +369,9 @@ class Record:
 UnfinishedState = Literal["failed", "interrupted", "running", "pruned", "missing", "damaged"]
 """The states of a run without a result.
 
-- failed: it ended with an error of the machine or the code
-- interrupted: a user ended it, or it died without a message
+- failed: it stopped because of an error in the code or the machine
+- interrupted: the user stopped it, or it died without an error message
+- pruned: it was stopped early because of its intermediate results
 - missing: it never started
 - damaged: its files cannot be read
 """
@@ -380,7 +381,7 @@ UnfinishedState = Literal["failed", "interrupted", "running", "pruned", "missing
 class Unfinished:
     """A run without a result, with the reason in one line.
 
-    config, overrides: taken from the run's folder or the frozen config of its arm, and used to assign the run to an
+    config, overrides: read from the run folder or from the frozen config of its arm, and used to assign the run to an
     arm; None and empty if they cannot be read
     """
 
@@ -393,14 +394,13 @@ class Unfinished:
 
 @dataclass(frozen=True)
 class Records:
-    """All runs of some folders, each in exactly one of the three lists.
+    """The runs to compare, each in exactly one of the lists `runs`, `diverged` and `unfinished`.
 
-    - runs: finished runs, in the order of their start
-    - diverged: runs that ended because the loss was not finite, in the order of their start. They count as results,
-      too.
+    - runs: finished runs, in the order in which they started
+    - diverged: runs that stopped because the loss was not finite, in the same order; they count as results
     - unfinished: runs without a result
     - warnings: warnings about the origin of the runs
-    - scored: a sentence on the texts that were scored, for systems given by their hypotheses
+    - scored: a sentence on how the texts were normalised before scoring; "" for training runs
     """
 
     runs: list[Record]

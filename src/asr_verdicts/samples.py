@@ -1,4 +1,4 @@
-"""Measurements of the arms on a test set: error rates and errors per utterance, on the utterances of all runs."""
+"""Collect the error rates of all arms on a test set, with errors per utterance on the utterances of all runs."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -11,7 +11,7 @@ from asr_verdicts.error_counts import COLUMNS
 from asr_verdicts.record import Record, UtteranceRow
 from asr_verdicts.statistics.sample import SPEAKERS, Array, Sample
 
-SHARE = 0.9  # smallest share of utterances that runs must have in common to be compared
+SHARE = 0.9  # smallest share of their utterances that runs must have in common to be compared
 
 Key = tuple[str, str]  # id and reference of an utterance
 Rows = dict[Key, UtteranceRow]
@@ -19,15 +19,15 @@ Rows = dict[Key, UtteranceRow]
 
 @dataclass(frozen=True)
 class SetSamples:
-    """The samples of the arms that can be compared on a set, and warnings about the other arms.
+    """The samples of the arms that can be compared on a test set, and warnings about arms that cannot.
 
     - samples: sample of each arm, by name
-    - apart: arms whose test set shares no utterance with the baseline's, such as arms with another language
-    - models: trained models behind the rows of each sample, by arm
-    - replicates: whether each seed has its own corpus or test speakers, so that rows of different arms belong together
-    - overlap: overlap of the replicates' training sets, as in paired_estimate
-    - references: reference texts of the common utterances; empty without utterances
-    - hypotheses: recognised texts of each finished run, by arm; empty without utterances
+    - apart: arms whose test set shares no utterance with the baseline's, such as arms for another language
+    - models: name of the trained model of each run in a sample, or its seed if there are replicates, by arm
+    - replicates: whether each seed has its own corpus or test speakers, so runs with the same seed form pairs
+    - overlap: overlap between the replicates' training sets, as in `paired_estimate`
+    - references: reference transcripts of the common utterances; empty if there are no utterances
+    - hypotheses: hypotheses of each finished run, by arm; empty if there are no utterances
     """
 
     samples: dict[str, Sample] = field(default_factory=dict)
@@ -40,13 +40,13 @@ class SetSamples:
     warnings: list[str] = field(default_factory=list)
 
     def common_replicates(self, arms: Iterable[str]) -> list[str]:
-        """Return the replicates, such as folds, that all these arms have."""
+        """Return the replicates, such as folds, that all given arms have in common."""
         first, *others = (self.models[arm] for arm in arms)
         return [replicate for replicate in first if all(replicate in other for other in others)]
 
 
 def measure_set(arms: Sequence[Arm], baseline: Arm, set_: str, metric: str) -> SetSamples:
-    """Measure all arms on a set. A diverged run counts as 100 % WER."""
+    """Return the samples of all arms on a test set. A diverged run counts as an error rate of 100 %."""
     rows = {id(run): _rows_of_set(run, set_) for arm in arms for run in arm.runs} if metric in COLUMNS else {}
     if not any(rows.values()):
         return _sample_rates(arms, set_, metric)
@@ -77,7 +77,7 @@ def measure_set(arms: Sequence[Arm], baseline: Arm, set_: str, metric: str) -> S
 
 
 def units_of_rows(rows: Sequence[UtteranceRow]) -> tuple[list[str], str]:
-    """Return the unit of each utterance, and the kind of these units in the plural, such as speakers or voices."""
+    """Return the sampling unit of each utterance, and the plural name of such units, such as speakers or voices."""
     named = [row.get("unit") or "" for row in rows]
     if not all(named):
         return [str(row["speaker"]) for row in rows], SPEAKERS
@@ -86,12 +86,11 @@ def units_of_rows(rows: Sequence[UtteranceRow]) -> tuple[list[str], str]:
 
 
 def _utterance_errors(rows: Rows, keys: Sequence[Key], metric: str, totals: Array) -> Array:
-    """Return the errors of a run in each utterance, (utterances,). Their sum divided by the sum of `totals` is the
-    rate.
+    """Return a run's errors in each utterance, (utterances,), whose sum over the sum of `totals` is the error rate.
 
-    With cer_longer, the denominator of a run depends on its hypotheses. The errors are then linearised: they are the
-    run's rate times `totals`, plus the excess of the utterance over this rate. The variance of a ratio depends only on
-    this excess (Cochran 1977, chapter 6).
+    The denominator of cer_longer depends on the hypotheses. Its errors are therefore linearised: the run's rate times
+    `totals`, plus the errors by which the utterance exceeds this rate. The variance of a ratio depends only on these
+    excess errors (Cochran 1977, chapter 6).
     """
     read = itemgetter(*COLUMNS[metric])
     lengths, substitutions, deletions, insertions = np.array([read(rows[key]) for key in keys], dtype=float).T
@@ -105,14 +104,14 @@ def _utterance_errors(rows: Rows, keys: Sequence[Key], metric: str, totals: Arra
 
 
 def _measure_overlap(arms: Sequence[Arm], set_: str) -> float:
-    """Return the number of test utterances per training utterance for folds of one corpus, else 0."""
+    """Return the ratio of test to training utterances if the runs are folds of one corpus, else 0."""
     runs = [run for arm in arms for run in arm.runs if (run.config.get("data") or {}).get("fold") is not None]
     tested = [(run.data.sets[set_].utterances or 0) / (run.data.sets["train"].utterances or 1) for run in runs]
     return float(np.mean(tested)) if tested else 0.0
 
 
 def _sample_rates(arms: Sequence[Arm], set_: str, metric: str, replicates: bool = False) -> SetSamples:
-    """Build samples from the recorded rates, for runs without utterances."""
+    """Build samples from error rates alone, without errors per utterance. replicates: as in SetSamples."""
     result = SetSamples(replicates=replicates)
     for arm in arms:
         measured = [run for run in arm.results if _read_rate(run, set_, metric) is not None]
@@ -128,7 +127,7 @@ def _sample_rates(arms: Sequence[Arm], set_: str, metric: str, replicates: bool 
 
 
 def _read_rate(run: Record, set_: str, metric: str) -> float | None:
-    """Return the recorded rate or loss of a run. A diverged run has a rate of 1 and no loss."""
+    """Return the error rate or loss of a run on a set. A diverged run has an error rate of 1, and None as its loss."""
     if run.diverged_at is not None:
         return 1.0 if metric in COLUMNS else None
     return run.value(set_, metric)
@@ -140,7 +139,7 @@ def _rows_of_set(run: Record, set_: str) -> Rows:
 
 
 def _have_own_corpora(arms: Sequence[Arm], rows: Mapping[int, Rows]) -> bool:
-    """Return whether each seed was tested on its own utterances, which are the same in all arms."""
+    """Return whether each seed was tested on different utterances, which are the same for all arms."""
     by_seed: dict[int, set[frozenset[Key]]] = {}
     for arm in arms:
         for run in arm.runs:
@@ -151,9 +150,9 @@ def _have_own_corpora(arms: Sequence[Arm], rows: Mapping[int, Rows]) -> bool:
 
 @dataclass(frozen=True)
 class _Tested:
-    """The utterances on which arms are compared.
+    """The utterances on which arms are compared, and warnings about arms that are not.
 
-    - keys: utterances of each arm, in the order of their ids
+    - keys: utterances of each arm, sorted by id
     - apart: arms with their own test set
     """
 
@@ -163,7 +162,7 @@ class _Tested:
 
 
 def _choose_utterances(arms: Sequence[Arm], baseline: Arm, rows: Mapping[int, Rows], set_: str) -> _Tested:
-    """Choose the utterances that all runs of all compared arms have.
+    """Choose the utterances that all runs of the compared arms have in common.
 
     An arm that shares no utterance with the baseline, such as an arm with another language, is compared on its own test
     set. An arm with too few of the baseline's utterances is not compared.
@@ -196,6 +195,6 @@ def _choose_utterances(arms: Sequence[Arm], baseline: Arm, rows: Mapping[int, Ro
             f"{len(common)} that all have"
         )
     if apart:
-        warnings.append(f"{set_}: {', '.join(apart)} has its own test set: texts and speakers differ, too")
+        warnings.append(f"{set_}: {', '.join(apart)} has its own test set, so texts and speakers also differ")
     keys = {arm.name: sorted(common) for arm in compared} | apart
     return _Tested(keys, set(apart), warnings)

@@ -1,4 +1,4 @@
-"""The scale of a difference: points of the metric, or relative to the baseline's rate."""
+"""The scales of a difference: in points of the metric, or relative to the baseline's rate."""
 
 import math
 from collections.abc import Sequence
@@ -6,36 +6,36 @@ from typing import TypeAlias
 
 from asr_verdicts.metrics import SHARE, Metric, format_interval
 
-MOST_LOG = 5.0  # logarithm of a ratio from which the end of an interval counts as infinite; the ratio is about 150
+MOST_LOG = 5.0  # logarithm of a ratio (about 150) from which the end of an interval counts as infinite
 
 
 class Points:
-    """Differences of rates in points."""
+    """The scale for absolute differences, shown in points of the metric."""
 
     name = "points"
 
     def weights(self, weights: Sequence[float], means: Sequence[float]) -> list[float] | None:
-        """Return the weights of the mean rates in the linearised difference; None if the difference does not exist."""
+        """Return the weight of each mean rate in the linearised difference; None if the difference is undefined."""
         return list(weights)
 
     def value(self, weights: Sequence[float], means: Sequence[float]) -> float:
-        """Return the difference: Σ weight · mean, or Σ weight · log(mean)."""
+        """Return the difference: Σ weight · mean in points, or Σ weight · log(mean) on the relative scale."""
         return sum(weight * mean for weight, mean in zip(weights, means, strict=True))
 
     def degrees(self, drawn: int, effective: float) -> float:
-        """Return the degrees of freedom of the noise of speakers.
+        """Return the degrees of freedom of the variation between speakers.
 
         - drawn: number of speakers
-        - effective: effective number of speakers, which is smaller if a few speakers have most errors
+        - effective: effective number of speakers, which is smaller if a few speakers make most of the errors
         """
         return drawn - 1
 
     def fraction(self, value: float) -> float:
-        """Return the value in the unit of the recorded metric: for rates, a fraction."""
+        """Convert a difference to the recorded metric's unit or, if relative, to a fraction of the baseline's rate."""
         return value
 
     def metric(self, metric: Metric) -> Metric:
-        """Return the metric that formats such fractions."""
+        """Return the metric that formats the values returned by `fraction`."""
         return metric
 
     def size(self, value: float, metric: Metric) -> str:
@@ -50,7 +50,7 @@ class Points:
 
 
 class Relative:
-    """Differences of the logarithms of rates, shown as a percentage of the baseline's rate. Methods: see Points."""
+    """The scale for differences of log rates, shown in percent of the baseline's rate. Points describes the methods."""
 
     name = "relative"
 

@@ -1,4 +1,4 @@
-"""Verdicts in words (docs/statistics.md): the finding with its size, followed by notes on the runs."""
+"""Put verdicts into words: the finding with its size, followed by notes on the runs (see docs/statistics.md)."""
 
 import math
 from collections.abc import Sequence
@@ -13,15 +13,15 @@ from asr_verdicts.statistics.procedures import ALPHA
 from asr_verdicts.statistics.sample import SPEAKERS
 from asr_verdicts.verdict import EQUIVALENT, SHOWN, AtLook, Verdict
 
-# share of the speakers below which a sentence gives their effective number, because the interval is too narrow
+# below this share of the speakers, a sentence states their effective number, because the interval is too narrow
 FEW = 0.4
 
 
 def write_sentence(verdict: Verdict, arms: Sequence[Arm], noise: str) -> str:
-    """Write a verdict in sentences.
+    """Put a verdict into sentences, including notes on its runs.
 
     - arms: all arms of the comparison
-    - noise: a sentence on the variation between seeds in earlier sweeps, for arms with one seed
+    - noise: a sentence on the variation between seeds in earlier sweeps, used if an arm has only one seed
     """
     if verdict.question.kind == "arm" and did_nothing(verdict.question, arms):
         both = f"{verdict.question.arm} and {verdict.question.baseline}"
@@ -31,7 +31,7 @@ def write_sentence(verdict: Verdict, arms: Sequence[Arm], noise: str) -> str:
 
 
 def _describe_finding(verdict: Verdict, noise: str) -> list[str]:
-    """Describe the finding with its size, in sentences without periods."""
+    """Describe the finding of a verdict with its size, as a list of sentences without periods."""
     metric, question = find_metric(verdict.metric), verdict.question
     if verdict.outcome == "not learned":
         names = " nor ".join(dict.fromkeys(question.weights))
@@ -70,7 +70,7 @@ def _describe_finding(verdict: Verdict, noise: str) -> list[str]:
 
 
 def _describe_undecided(verdict: Verdict, asked: str, metric: Metric, noise: str) -> list[str]:
-    """Describe a question that the evidence cannot decide, with the reason."""
+    """Describe a question that cannot be decided, with the reason."""
     start, end = "Undecided", ""
     if verdict.look is not None:
         start = f"{'Not decided yet' if verdict.outcome == 'open' else start} after {verdict.look.runs} seeds per arm"
@@ -80,7 +80,7 @@ def _describe_undecided(verdict: Verdict, asked: str, metric: Metric, noise: str
 
 
 def _describe_look(verdict: Verdict, look: AtLook, measured: str, metric: Metric) -> list[str]:
-    """Describe a planned question for which neither a difference nor equivalence is shown."""
+    """Describe a question of a plan if neither a difference nor equivalence is shown."""
     if verdict.outcome == "open":
         return [f"Not decided yet after {look.runs} seeds per arm: {measured}", "The sweep continues"]
     finding = f"Undecided after {look.runs} seeds per arm: {measured}"
@@ -104,14 +104,14 @@ def lever_text(verdict: Verdict) -> str:
 
 
 def _format_rates(verdict: Verdict, metric: Metric, between: str) -> str:
-    """Format the rates of both arms, the baseline's last."""
+    """Format the rates of the arm and the baseline, joined by the word `between`."""
     unit = f" % {metric.label}" if metric.is_rate else f" {metric.unit}"
     percent = " %" if metric.is_rate else ""
     return f"{metric.text(verdict.rate)}{percent} {between} {metric.text(verdict.baseline_rate)}{unit}"
 
 
 def _format_size(verdict: Verdict, metric: Metric) -> str:
-    """Format the difference on the scale that decides, or in points if there is no interval."""
+    """Format the difference on the declared scale, or in points if there is no interval."""
     decided = verdict.decided
     if decided is None:
         return f"{metric.text(verdict.difference, sign=True)} {metric.amount}"
@@ -125,7 +125,7 @@ def margin_text(verdict: Verdict, metric: Metric) -> str:
 
 
 def _format_interval(verdict: Verdict, metric: Metric) -> str:
-    """Format the interval that decided, with its level."""
+    """Format the interval that decided the question, with its confidence level."""
     equal = verdict.outcome in EQUIVALENT
     interval = verdict.equal_interval if equal else verdict.decided
     assert interval is not None
@@ -134,7 +134,7 @@ def _format_interval(verdict: Verdict, metric: Metric) -> str:
 
 
 def _describe_evidence(verdict: Verdict, estimate: Estimate) -> str:
-    """Describe the test with its p-value, and the numbers of comparisons, seeds and speakers, without a period."""
+    """Describe the test, its p-value, and the number of comparisons, seeds and speakers, without a period."""
     tested = f"{verdict.procedure.brief}: {format_p(verdict.p_adjusted, 'p')}"
     if verdict.look is not None:
         tested = f"Look {verdict.look.number} of {verdict.look.of}"
@@ -145,7 +145,7 @@ def _describe_evidence(verdict: Verdict, estimate: Estimate) -> str:
 
 
 def _format_extent(verdict: Verdict, estimate: Estimate) -> str:
-    """Describe the number of models and test units."""
+    """Describe how many seeds (or pairs of models) and speakers an estimate is based on."""
     counts = sorted(set(verdict.seeds.values()))
     models = f"{' and '.join(map(str, counts))} seed{'s' * (counts[-1] > 1)}"
     if estimate.paired:
@@ -154,7 +154,7 @@ def _format_extent(verdict: Verdict, estimate: Estimate) -> str:
 
 
 def scope_text(verdict: Verdict) -> str:
-    """Return a sentence on the limits of a single training per arm, or "" for several trainings."""
+    """Return a sentence that limits the verdict to the tested models; "" if it also covers other seeds."""
     estimate = verdict.estimate
     if estimate is None or not estimate.paired or estimate.models > 1:
         return ""
@@ -164,13 +164,13 @@ def scope_text(verdict: Verdict) -> str:
 
 
 def units_text(verdict: Verdict) -> str:
-    """Return the plural name of the units of the test set, such as speakers or voices."""
+    """Return the plural name of the test set's sampling units, such as speakers or voices."""
     estimate = verdict.estimate
     return SPEAKERS if estimate is None or estimate.unit == ONE_SPEAKER else estimate.unit
 
 
 def speakers_text(estimate: Estimate) -> str:
-    """Describe the number of speakers, or other units, behind an estimate."""
+    """Describe how many speakers, or other sampling units, an estimate is based on."""
     if not estimate.speakers:
         return "each pair with its own speakers" if estimate.paired else "speakers left out: there are no utterances"
     if estimate.unit == ONE_SPEAKER:
@@ -186,7 +186,7 @@ UNKNOWN_SPEAKERS = "speakers unknown, so the interval is too narrow if a speaker
 
 
 def grade_text(verdict: Verdict, metric: Metric) -> str:
-    """Describe the size of a shown difference relative to the margin; "" without a margin."""
+    """Describe the size of a shown difference relative to the margin; "" if there is no margin or difference."""
     if verdict.margin is None or verdict.grade is None:
         return ""
     margin = verdict.scale.margin(verdict.margin, metric)
@@ -200,7 +200,7 @@ def grade_text(verdict: Verdict, metric: Metric) -> str:
 
 
 def power_text(verdicts: Sequence[Verdict], metric: Metric) -> str:
-    """Describe the smallest differences that these runs would probably have shown; "" if unknown."""
+    """Describe the smallest differences that the runs would probably have detected; "" if unknown."""
     sizes = [verdict.detectable.value for verdict in verdicts if verdict.detectable is not None]
     finite = [size for size in sizes if math.isfinite(size) and not (metric.is_rate and size > 1)]
     if not finite:
@@ -238,18 +238,18 @@ def notes_on_runs(verdict: Verdict, arms: Sequence[Arm]) -> list[str]:
 
 
 def _asks_for_failures(verdict: Verdict) -> bool:
-    """Return whether the verdict compares two arms with independent runs, whose failure rates can be compared."""
+    """Return whether failure rates can be compared, because a verdict is about two arms with independent runs."""
     return verdict.question.kind == "arm" and verdict.estimate is not None and not verdict.estimate.paired
 
 
 def _describe_failures(verdict: Verdict) -> list[str]:
-    """Describe how often runs of the two arms failed, and what this number of runs can show about failures."""
+    """Compare how often the runs of two arms failed or, if no run failed, describe which failure rate may be missed."""
     if not _asks_for_failures(verdict):
         return []
     counts = [(name, verdict.failed[name], verdict.seeds[name]) for name in verdict.question.weights]
     if not any(failed for _, failed, _ in counts):
         fewest = min(runs for _, _, runs in counts)
-        chance = f"{100 * (1 - 0.1) ** fewest:.0f} %"  # that none of these runs fails
+        chance = f"{100 * (1 - 0.1) ** fewest:.0f} %"  # chance that no run fails at this rate
         missing = f"No run failed, but {fewest} runs miss a failure rate of 10 % in {chance} of cases"
         return [missing] if verdict.outcome in EQUIVALENT else []
     (_, first, runs), (_, second, others) = counts

@@ -1,4 +1,4 @@
-"""Compare systems from any toolkit by their hypotheses, in the same way as runs."""
+"""Compare systems from any toolkit by their hypotheses, with the same statistics as training runs."""
 
 from collections.abc import Mapping
 
@@ -22,13 +22,13 @@ def compare_systems(
     looks: bool = False,
     margin: float | str | None = None,
 ) -> Comparison:
-    """Compare systems. The first system is the baseline, unless the options name another.
+    """Compare systems by their hypotheses. The first system is the baseline, unless `options` sets another.
 
-    - systems: hypotheses of each system, by set, with one entry per seed
-    - references: references by set; empty if the files of hypotheses contain them
+    - systems: hypotheses by system and test set, with one entry per seed
+    - references: reference transcripts by test set; empty if the hypothesis files contain them
     - seeds, looks, margin: as in `asr_verdicts.compare`
 
-    Raises UsageError if the texts do not fit together.
+    Raises UsageError if hypotheses and references do not match, or if an option is invalid.
     """
     if options.metric == LOSS.name:
         raise choices("metric", options.metric, "wer, cer or cer_longer: hypotheses have no loss")

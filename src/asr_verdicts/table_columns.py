@@ -10,19 +10,19 @@ from asr_verdicts.metrics import CER, CER_LONGER, LOSS, WER, Metric, validation_
 from asr_verdicts.record import Record
 from asr_verdicts.statistics.sample import mean_and_deviation
 
-# values of an arm on a set, by column: arm, set, n (runs), means, and standard deviations under names that end in _sd;
-# None if no run recorded a value
+# values of an arm on a set, by column name: arm, set, n (number of runs), means, and standard deviations with the
+# suffix _sd; None if no run recorded the value
 TableRow: TypeAlias = dict[str, str | int | float | None]
 
 
 @dataclass(frozen=True)
 class Column:
-    """A column with the mean over the runs of an arm, and with their standard deviation if `deviation` is set.
+    """A column with the mean over an arm's runs and, if `deviation` is set, their standard deviation.
 
     - key: name of the column in files
     - read: function that returns the value of a run on a set
-    - heading: heading in tables; "" for a column that only files have
-    - places: digits after the decimal point, if there is no metric
+    - heading: heading in printed tables; "" if only files have the column
+    - places: number of digits after the decimal point, if `metric` is None
     - metric: metric that formats the values
     - always: whether tables show the column even if no run has a value
     """
@@ -61,16 +61,16 @@ RATE_COLUMNS = (
     _count_column("insertions", "I"),
     _count_column("words", ""),
     _count_column("utterances", ""),
-)  # in the order of columns in files; the loss and the longer CER are shown only if a run has them
+)  # in the order of columns in files; tables show CER (longer) and the loss only if a run has them
 
 
 def rate_rows(comparison: Comparison, columns: Sequence[Column] = RATE_COLUMNS) -> list[TableRow]:
-    """Return a row for each arm and test set, measured with the weights at the end of training."""
+    """Return a row for each arm and test set, measured with the final weights of training."""
     return [_row(arm, name, columns) for arm in comparison.arms for name in comparison.sets]
 
 
 def validation_rows(comparison: Comparison, columns: Sequence[Column] = RATE_COLUMNS) -> list[TableRow]:
-    """Return a row for each arm and validation set. These sets steer training and get no verdicts."""
+    """Return a row for each arm and validation set that is not compared, because training depends on it."""
     sets = [name for name in validation_sets(comparison.runs) if name not in comparison.sets]
     return [_row(arm, name, columns) for arm in comparison.arms for name in sets]
 
@@ -88,12 +88,12 @@ def _row(arm: Arm, name: str, columns: Sequence[Column]) -> TableRow:
 
 
 def _mean(values: Sequence[float]) -> float | int | None:
-    """Return the mean, as an int if it is a whole number."""
+    """Return the mean, as an int if it is a whole number; None if there are no values."""
     mean = sum(values) / len(values) if values else None
     return int(mean) if mean is not None and mean.is_integer() else mean
 
 
 def value_of(row: TableRow, key: str) -> float | int | None:
-    """Return the number in a column; None if no run recorded it."""
+    """Return the number in a column of a row; None if no run recorded it."""
     value = row.get(key)
     return None if isinstance(value, str) else value

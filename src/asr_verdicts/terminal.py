@@ -11,9 +11,9 @@ from rich.console import Console, ConsoleOptions, RenderableType
 from rich.progress import BarColumn, DownloadColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.segment import Segment
 
-WIDTH = 160  # characters per line if the output is not a terminal; 80 would wrap long names
+WIDTH = 160  # line width in characters if the output is not a terminal; 80 would wrap long names
 
-# colour of each outcome in tables; other outcomes are not coloured
+# colour of each outcome in tables; outcomes that are not listed have no colour
 VERDICT_STYLES = {
     "better": "green", "worse": "red", "interaction shown": "bold", "equivalent": "cyan",
     "typical runs equivalent": "cyan", "open": "dim", "undecided": "yellow",
@@ -28,22 +28,22 @@ def harmless(text: str) -> str:
 
 
 def harmless_line(text: str) -> str:
-    """Return the text in one line, with control characters escaped.
+    """Join a text into one line, and escape control characters.
 
-    A carriage return is escaped, too, instead of becoming a space: a script from Windows leaves one after a value.
+    A carriage return is escaped, not replaced by a space, to make it visible if a Windows script appends it to a value.
     """
     return " ".join(harmless(text).split())
 
 
 def forgive_characters() -> None:
-    """Make standard output and error escape characters that their encoding lacks, instead of failing on them."""
+    """Make stdout and stderr escape characters that their encoding lacks, instead of raising an error."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
 
 
 class _Console(Console):
-    """A console that escapes control characters in every text."""
+    """A console that escapes control characters in all its output."""
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
         for segment in super().render(renderable, options):
@@ -51,7 +51,7 @@ class _Console(Console):
 
 
 def console(*, stderr: bool = False, soft_wrap: bool = False, quiet: bool = False) -> Console:
-    """Return a console as wide as the terminal, without automatic colours.
+    """Return a console without automatic colours, as wide as the terminal, or WIDTH if there is none.
 
     It does not parse markup, because an arm may be called x=[a] and a path may contain [/b].
     """
@@ -62,19 +62,19 @@ def console(*, stderr: bool = False, soft_wrap: bool = False, quiet: bool = Fals
 
 
 def waiting(title: str) -> AbstractContextManager[object]:
-    """Show a spinner on a terminal while the block runs."""
+    """Return a context manager that shows a spinner while its block runs, if stderr is a terminal."""
     terminal = console(stderr=True)
     return terminal.status(title) if terminal.is_terminal else nullcontext()
 
 
-PATIENCE = 20.0  # seconds between two lines of progress if the output is not a terminal; shorter work prints nothing
+PATIENCE = 20.0  # seconds between progress lines if stderr is not a terminal; shorter tasks print none
 
 
 @contextmanager
 def bar(title: str, total: float, as_bytes: bool = False) -> Iterator[Callable[[float], None]]:
-    """Show the progress of the block, and yield a function that adds to the amount done.
+    """Show a progress bar while the block runs, and yield a function that adds to the amount of work done.
 
-    A terminal shows a progress bar until the block ends. Otherwise standard error gets a line every PATIENCE seconds.
+    If stderr is not a terminal, a line is printed every PATIENCE seconds instead.
     """
     terminal = console(stderr=True)
     if not terminal.is_terminal:

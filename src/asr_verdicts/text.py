@@ -1,4 +1,4 @@
-"""Normalisation of texts: one form of each character when texts are read, and the form in which words are scored."""
+"""Text normalisation: unify characters when texts are read, and normalise words before they are scored."""
 
 import os
 import re
@@ -18,8 +18,8 @@ MEANING = {
     "case": "words without regard to case",
     "punctuation": "words without regard to case and without punctuation, apostrophes within words kept",
     "whisper": "words after Whisper's English normalizer",
-}  # description of the text that is scored, for each normalisation
-Case = Callable[[str, str], str]  # function from a text and its language to the text in lower case: `lower` or `fold`
+}  # description of the scored words in reports, for each normalisation
+Case = Callable[[str, str], str]  # converts (text, language) to the text in lower case: `lower` or `fold`
 APOSTROPHES = dict.fromkeys(map(ord, "\u2019\u2018\u201b\u2032\u02bb\u02bc\u05f3\uff07`´"), "'")
 INVISIBLE = re.compile(
     "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\u3164"
@@ -28,7 +28,7 @@ INVISIBLE = re.compile(
 DOTTED_I = str.maketrans({"I": "ı", "İ": "i"})
 TURKIC = ("tr", "az")  # languages in which I is the capital letter of ı
 THOUSANDS = re.compile(r"(?<![\d.,])\d{1,3}(,\d{2,3})*,\d{3}(?!,?\d)")
-# first bytes of compressed files and of other encodings than UTF-8
+# first bytes of compressed files, and of text files with an encoding other than UTF-8
 NO_TEXT = {
     b"\x1f\x8b": "gzip", b"BZh": "bzip2", b"PK\x03": "zip", b"\xfd7z": "xz",
     b"\xff\xfe\0\0": "UTF-32", b"\0\0\xfe\xff": "UTF-32", b"\xff\xfe": "UTF-16", b"\xfe\xff": "UTF-16",
@@ -36,9 +36,9 @@ NO_TEXT = {
 
 
 def decode(content: bytes, path: Path, number: int = 1) -> str:
-    """Decode the bytes of a file, or of its lines from line `number` on, without the byte order mark.
+    """Decode the bytes of a file from line `number` on, and remove the byte order mark.
 
-    Raises UsageError if they are not UTF-8. The error names the file, the line and a command that converts the file.
+    Raises UsageError if the bytes are not UTF-8. The message states the file, and how to convert it if possible.
     """
     conversion = f"-t UTF-8 {shlex.quote(path.name)} converts it"
     if number == 1:
@@ -65,7 +65,7 @@ def decode(content: bytes, path: Path, number: int = 1) -> str:
 def clean(text: str) -> str:
     """Return the text in composed Unicode (NFC), with one kind of apostrophe and without invisible characters.
 
-    All texts and ids that are read pass through this function, so that spellings that look alike are equal.
+    This function is applied to all texts and ids that are read, to make strings equal if they look alike.
     """
     if text.isascii():
         return text.translate(APOSTROPHES) if "`" in text else text
@@ -73,9 +73,9 @@ def clean(text: str) -> str:
 
 
 def spelled_on_disk(path: Path) -> Path:
-    """Return the path in the Unicode form that exists on the disk. File names from a Mac are decomposed (NFD).
+    """Return the path in the Unicode form (NFC or NFD) that exists on the disk. macOS decomposes file names (NFD).
 
-    If the path exists in no form, it is returned unchanged.
+    If the path exists in neither form, it is returned unchanged.
     """
     if str(path).isascii() or os.path.exists(path):
         return path
@@ -85,7 +85,7 @@ def spelled_on_disk(path: Path) -> Path:
 
 
 def lower(text: str, language: str = "") -> str:
-    """Return the text in lower case. A capital I with a dot becomes i. In Turkish and Azeri, I becomes ı."""
+    """Convert a text to lower case. The dotted capital İ becomes i. In Turkish and Azerbaijani, I becomes ı."""
     if language.lower().replace("_", "-").partition("-")[0] in TURKIC:
         text = text.translate(DOTTED_I)
     return text.lower().replace("i\N{COMBINING DOT ABOVE}", "i")
@@ -94,12 +94,12 @@ def lower(text: str, language: str = "") -> str:
 def normalisation(
     name: str, language: str = "", key: str = "--normalise", small: Case | None = None
 ) -> Callable[[str], str]:
-    """Return the function that turns a text into the text that is scored.
+    """Return the function that normalises a text before scoring.
 
-    - name: one of NAMES
-    - language: language code of the texts, which decides the lower case of I
+    - name: the normalisation, one of NAMES
+    - language: language code of the texts, which determines the lower case of I
     - key: name of the option in error messages
-    - small: function that converts to lower case, by default `fold`
+    - small: function that converts a text to lower case, by default `fold`
 
     Raises UsageError for an unknown name, or if whisper is chosen and the package whisper-normalizer is not installed.
     """
@@ -114,7 +114,7 @@ def normalisation(
 
 
 def join_words(text: str) -> str:
-    """Return the words of a text separated by single spaces."""
+    """Strip a text, and replace white space between words by single spaces."""
     return " ".join(text.split())
 
 
@@ -124,7 +124,7 @@ def fold(text: str, language: str = "") -> str:
 
 
 def without_punctuation(text: str, language: str = "", small: Case = fold) -> str:
-    """Convert to lower case, and replace characters that are not letters, marks or numbers by spaces.
+    """Convert a text to lower case, and replace all characters except letters, marks and numbers by spaces.
 
     Apostrophes and middle dots within words are kept, and so are points and commas within numbers (3.5; 3,5). Thousands
     separators are removed (1,000).
@@ -149,7 +149,7 @@ def _bare(word: str) -> str:
 
 def _whisper(key: str) -> Callable[[str], str]:
     if find_spec("whisper_normalizer") is None:
-        raise UsageError(f"{key} whisper: needs whisper_normalizer; pip install whisper-normalizer installs it")
+        raise UsageError(f"{key} whisper: needs whisper_normalizer; install it with pip install whisper-normalizer")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", SyntaxWarning)  # the package's source contains invalid escapes
         warnings.simplefilter("ignore", DeprecationWarning)  # the same warning before Python 3.12

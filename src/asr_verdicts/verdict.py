@@ -25,7 +25,7 @@ Outcome = Literal[
 ]
 """The outcomes of a question.
 
-- typical runs equivalent: some runs failed, and the failure rates of the arms may differ
+- typical runs equivalent: trimmed means are equivalent, but failure rates may differ between the arms
 - not learned: neither arm has learned to transcribe
 - undecided: the evidence cannot decide the question, and the verdict's sentence gives the reason
 - open: the plan will add runs
@@ -47,9 +47,9 @@ AGAIN = {
     "less than the margin": "53 to 67 %",
     "equivalent": "60 to 76 %",
 }
-"""How often a plan that is repeated with new seeds gives the same verdict, by grade or for equivalence.
+"""How often a plan would give the same verdict if it were repeated with new seeds, by grade or outcome.
 
-The numbers are simulated (docs/statistics.md, How large).
+The numbers were simulated (docs/statistics.md, How large).
 """
 
 
@@ -58,12 +58,12 @@ Kind = Literal["arm", "main effect", "simple effect", "interaction"]
 
 @dataclass(frozen=True)
 class Question:
-    """A question about a contrast, which is the sum over arms of weight · mean rate.
+    """A question about a contrast, which is a weighted sum of the arms' mean rates.
 
     - arm, baseline: names of the two sides
     - weights: weight of each arm, by name
-    - within: level of the other factor at which an effect is measured, or the factor over which it is averaged; empty
-      for an arm against the baseline
+    - within: scope of an effect of crossed factors, such as "at norm=none" or "averaged over norm"; empty for an arm
+      against the baseline
     """
 
     kind: Kind
@@ -91,7 +91,7 @@ class AtLook:
     - chance: chance of a verdict by the last look; None if not computed
     - levers: number of seeds or speakers that would show equal arms to be equivalent
 
-    Margin, low and high are on the scale that decides: points as fractions, or logarithms on the relative scale.
+    `margin`, `low` and `high` are fractions on the scale of points, or log ratios on the relative scale.
     """
 
     number: int
@@ -107,32 +107,31 @@ class AtLook:
 
 @dataclass(frozen=True)
 class Verdict:
-    """The verdict on a question on one test set. Rates and their differences are fractions, not percent.
+    """The verdict on a question for one test set. Rates and their differences are fractions, not percent.
 
-    - primary: whether this is the set whose verdicts are the answer. Verdicts on other sets describe.
-    - seeds: number of results, by arm
-    - failed, diverged: number of results that failed (by `rule`) and that diverged, by arm
+    - primary: whether the set is the primary test set. Verdicts on other sets are only descriptive.
+    - seeds: number of runs with a result, by arm
+    - failed, diverged: number of runs that failed (according to `rule`) and number that diverged, by arm
     - rate, baseline_rate, difference: mean rates on the utterances that all runs have, and their difference; trimmed
       means if the estimate is trimmed
-    - estimate: estimate on the scale that decides; None if its noise is unknown
-    - other: estimate on the other scale
-    - reason: the reason why the question cannot be decided, or ""
-    - margin: largest difference that would not matter, on the scale that decides; None if undeclared
-    - relative: difference of logarithms with its interval at the level of the verdict; None if a rate is 0
-    - superiority: share of pairs of runs in which the arm's run is better
+    - estimate: estimate on the declared scale, which decides; None if its noise is unknown
+    - other: estimate on the scale that was not declared: points or relative
+    - reason: the reason why the question cannot be decided; "" if it can
+    - margin: largest difference that would not matter, on the declared scale; None if there is no margin
+    - relative: difference of log rates, with its interval at `level`; None if a rate is 0
+    - superiority: share of pairs of runs in which the arm beats the baseline; None for effects of crossed factors
     - alone: whether each arm is a single system, so that the verdict is about these systems only
-    - procedure: the test
-    - p, p_adjusted: p-value before and after Holm's correction over the `family` questions on the set
-    - level: two-sided level of Holm's decision
-    - low, high: interval in points at this level. The interval on the scale that decides excludes 0 exactly if a
-      difference is shown.
-    - detectable: true difference that is detected with a power of 80 %, with its 90 % interval
-    - levers: seeds or speakers that would detect other true differences, by difference
-    - repeated: chance that the same number of new runs on the same test speakers gives the same verdict; None if the
-      variation between seeds is unknown, and at a planned look
-    - p_pairs, p_pairs_holm: p-value of matched pairs (MAPSSWE) for these models, before and after Holm's correction;
-      nan without utterances
-    - look: the look that decided, or the latest look; None without a plan
+    - procedure: the statistical test
+    - p, p_adjusted: p-value before and after Holm's correction for the `family` comparisons on the set
+    - level: two-sided level after Holm's correction
+    - low, high: interval in points at `level`. A difference is shown if the interval on the declared scale excludes 0.
+    - detectable: true difference that would be detected with a power of 80 %, with its 90 % interval
+    - levers: number of seeds or speakers that would detect a given true difference, by difference
+    - repeated: chance that as many new runs on the same test speakers would give the same verdict; None if the
+      variation between seeds is unknown, and for planned looks
+    - p_pairs, p_pairs_holm: p-value of the matched-pairs test (MAPSSWE) between the tested models, before and after
+      Holm's correction; nan if there are no utterances
+    - look: planned look that decided, or the latest look; None if there is no plan
     """
 
     question: Question
@@ -182,26 +181,26 @@ class Verdict:
 
     @property
     def scale(self) -> Scale:
-        """The scale on which the question is decided."""
+        """The scale on which the question is decided: points or relative."""
         return POINTS if self.estimate is None else self.estimate.scale
 
     @property
     def interval(self) -> tuple[float, float] | None:
-        """The ends of the interval in points, as fractions; None if they are not finite."""
+        """The ends of the interval in points, as fractions; None if the interval is missing or infinite."""
         if self.low is None or self.high is None or not math.isfinite(self.high - self.low):
             return None
         return self.low, self.high
 
     @property
     def decided(self) -> Range | None:
-        """The difference with its interval on the scale that decides; None without an interval."""
+        """The difference on the declared scale, with its interval; None if there is no interval."""
         if self.scale is RELATIVE:
             return self.relative
         return None if self.low is None or self.high is None else Range(self.difference, self.low, self.high)
 
     @property
     def equal_interval(self) -> Range | None:
-        """The interval, on the scale that decides, that must lie within the margin for equivalence."""
+        """The interval, on the declared scale, that must lie within the margin for equivalence; None if unknown."""
         if self.estimate is None:
             return None
         if self.look is not None:
@@ -211,12 +210,12 @@ class Verdict:
 
     @property
     def shown_margin(self) -> float | None:
-        """The margin as a fraction; None if undeclared."""
+        """The margin as a fraction; None if there is no margin."""
         return None if self.margin is None else self.scale.fraction(self.margin)
 
     @property
     def grade(self) -> Grade | None:
-        """The size of a shown difference relative to the margin; None without a shown difference or a margin."""
+        """The size of a shown difference relative to the margin; None if no difference is shown or no margin is set."""
         if self.outcome not in SHOWN or self.margin is None or (decided := self.decided) is None:
             return None
         if abs(decided.value) < self.margin:
@@ -225,9 +224,9 @@ class Verdict:
 
     @property
     def again(self) -> str | None:
-        """How often a repetition with new seeds gives the same verdict; None if unknown.
+        """How often a repetition with new seeds would give the same verdict, in percent; None if unknown.
 
-        The number is simulated for a plan, and predicted from the noise for other sweeps.
+        For a plan, the number was simulated. For other sweeps, it is predicted from the noise of the estimate.
         """
         if self.look is None:
             return None if self.repeated is None else f"{100 * self.repeated:.0f} %"
@@ -235,7 +234,7 @@ class Verdict:
 
     @property
     def immaterial(self) -> bool:
-        """Return whether a difference is shown whose whole interval lies within the margin."""
+        """Return whether a difference is shown, but its whole interval lies within the margin."""
         decided = self.decided
         if self.outcome not in SHOWN or self.margin is None or decided is None:
             return False

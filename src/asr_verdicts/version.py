@@ -1,3 +1,3 @@
-"""The version of this package, as methods paragraphs give it."""
+"""The version of this package, which reports state in their methods paragraph."""
 
 VERSION = "0.2.0"

@@ -1,4 +1,4 @@
-"""Warnings that a comparison shows to its reader."""
+"""Collect the warnings that a comparison shows to the user."""
 
 import hashlib
 from collections.abc import Callable, Sequence
@@ -13,7 +13,7 @@ from asr_verdicts.statistics.seed_noise import pooled_deviation
 
 
 def warnings_about(design: Design, arms: Sequence[Arm], evidence: Evidence) -> list[str]:
-    """Return all warnings in the order in which they are shown. arms: the arms that have results."""
+    """Return all warnings about a comparison, in the order of display. arms: the arms that have results."""
     return [
         *design.chosen,
         *_allowed_warnings(design.layout.overruled),
@@ -30,7 +30,7 @@ def warnings_about(design: Design, arms: Sequence[Arm], evidence: Evidence) -> l
 
 
 def circumstance_warnings(arms: Sequence[Arm]) -> list[str]:
-    """Return a warning for each circumstance that differs between runs, or within a run that was continued."""
+    """Return warnings about code, versions or hardware that differ between runs, or within a run that was resumed."""
     warnings = []
     for name, read, meaning in _CIRCUMSTANCES:
         runs_by_value: dict[str, list[str]] = {}
@@ -71,8 +71,8 @@ _CIRCUMSTANCES: tuple[tuple[str, Callable[[Environment], str], str], ...] = (
     ("code", _code, "which may change results"),
     ("versions", _versions, "which may change results"),
     ("hardware", _hardware, "so their times cannot be compared"),
-    ("native library", _native, "which changes last bits, and products of precision=bf16 if one of them is none"),
-)  # name of a circumstance, function that reads it from an environment, and meaning of a difference
+    ("native library", _native, "which changes rounding, and with precision=bf16 also products if one is none"),
+)  # name of a circumstance, function that reads it from an environment, and consequence of a difference
 
 
 def _allowed_warnings(beyond: Differing) -> list[str]:
@@ -111,10 +111,10 @@ LIBRISPEECH = "On LibriSpeech's test-clean, seeds move the WER by 0.06 to 0.17 p
 
 
 def seed_noise_text(evidence: Evidence, arms: Sequence[Arm], design: Design) -> str:
-    """Return a sentence on the variation between seeds, for arms with one seed; "" if all arms have several.
+    """Return a sentence on the variation between seeds in earlier sweeps if an arm has only one seed, else "".
 
-    It describes earlier sweeps on the same data. Published logs are used for LibriSpeech only, because seeds vary
-    twenty to fifty times as much on a small corpus.
+    For LibriSpeech without earlier sweeps, published logs are used. Their numbers do not apply to small corpora, where
+    seeds change the WER twenty to fifty times as much.
     """
     metric = design.metric
     if not metric.is_rate or min(len(arm.results) for arm in arms) > 1:
@@ -132,15 +132,15 @@ def seed_noise_text(evidence: Evidence, arms: Sequence[Arm], design: Design) -> 
     return "No earlier sweep on this test set shows how much seeds vary"
 
 
-# largest number of seeds that gets this warning, and how many times smaller than earlier deviations theirs must be
+# warn only about at most FEW seeds whose deviation is at most 1 / QUIET of the deviation in earlier sweeps
 FEW, QUIET = 5, 2.0
 
 
 def _luck_warnings(evidence: Evidence, arms: Sequence[Arm], design: Design) -> list[str]:
-    """Return a warning if a few seeds vary far less than in earlier sweeps on the same data.
+    """Return a warning if the results of a few seeds vary far less than in earlier sweeps on the same data.
 
-    Earlier sweeps do not change the verdict. A prior for the variance would save 13 to 25 % of the runs. But for an arm
-    unlike the earlier ones it would multiply false claims by 1.4 to 7, and ablations try such arms
+    Earlier sweeps do not change the verdict. Using them as a prior for the variance would save 13 to 25 % of the runs,
+    but would multiply false claims by 1.4 to 7 if an arm is unlike earlier arms, as is common in ablations
     (docs/statistics.md).
     """
     metric = design.metric
@@ -160,12 +160,12 @@ def _luck_warnings(evidence: Evidence, arms: Sequence[Arm], design: Design) -> l
 
 
 def _baseline_warnings(evidence: Evidence, baseline: Arm) -> list[str]:
-    """Return a warning if other sweeps share runs of the baseline, because luck in these runs affects all sweeps."""
+    """Return a warning if other sweeps share runs of the baseline, because a lucky baseline misleads all of them."""
     sharing = evidence.history.sweeps_with(baseline.results)
     if not sharing:
         return []
     named = ", ".join(sharing[:3]) + (f" and {len(sharing) - 3} more" if len(sharing) > 3 else "")
     return [
         f"runs of the baseline {baseline.name} are shared with {len(sharing)} other sweep{'s' * (len(sharing) > 1)} "
-        f"({named}): a lucky baseline is lucky in each, so their errors go together"
+        f"({named}): a lucky baseline is lucky in each, so their errors are correlated"
     ]

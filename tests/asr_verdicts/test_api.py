@@ -103,12 +103,12 @@ def test_files_are_written(tmp_path: Path) -> None:
     [
         ({}, ["x"], {}, "systems: expected a dict of hypotheses by name, .*, not an empty one"),
         (["x"], ["x"], {}, "systems: expected a dict of hypotheses by name, .*, not a list"),
-        ({"a": []}, ["x"], {}, "a: expected texts, or files; found none"),
+        ({"a": []}, ["x"], {}, "a: expected transcripts or files, found none"),
         ({"a": ["x"]}, ["x", "y"], {}, r"a: no hypothesis for 1 id \(2\)"),
-        ({"a": ["x", 3]}, ["x", "y"], {}, "a: expected texts, or files; found '3'"),
-        ({"a": ["x"]}, None, {}, "it holds no references"),
+        ({"a": ["x", 3]}, ["x", "y"], {}, "a: expected transcripts or files, found '3'"),
+        ({"a": ["x"]}, None, {}, "it has no references"),
         ({"a": ["x"]}, ["x"], {"speakers": ["p", "q"]}, "speakers: 2 for 1 utterances"),
-        ({"a": "absent/*.trn"}, ["x"], {}, "a: no file fits the pattern"),
+        ({"a": "absent/*.trn"}, ["x"], {}, "a: no file matches the pattern"),
         ({"a": ["x"], "b": ["x"]}, ["x"], {"baseline": "c"}, "baseline=c: expected a or b"),
     ],
 )

@@ -45,7 +45,7 @@ def test_without_matplotlib_there_are_tables(
     ("arguments", "message"),
     [
         (["compare", "--references", "none.trn", "a=a.trn"], "error: none.trn: there is no such file"),
-        (["compare", "a=none*.trn"], "error: a=none*.trn: no file fits the pattern"),
+        (["compare", "a=none*.trn"], "error: a=none*.trn: no file matches the pattern"),
         (["compare", "a=a.trn", "--normalise", "all"], "error: --normalise=all: expected none, case, punctuation"),
     ],
 )

@@ -90,7 +90,7 @@ def test_a_copied_file_is_no_second_run() -> None:
     comparison = compare_systems(systems, {"": made(SPOKEN)}, BY_SPEAKER, Options())
     assert [len(arm.results) for arm in comparison.arms] == [3, 3]
     assert (
-        "test: 0.1/1 and copy have the same hypotheses: not independent, and one run if of one system"
+        "test: 0.1/1 and copy have the same hypotheses: not independent, and counted once if they belong to one system"
         in comparison.warnings
     )
 

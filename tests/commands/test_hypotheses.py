@@ -105,12 +105,12 @@ def test_the_page_has_aligned_utterances_with_audio(tmp_path):
     ("arguments", "message"),
     [
         (["--references", "ref.trn"], "--references: no system is given"),
-        (["base=exp/*/nothing", "--references", "ref.trn"], "base=exp/*/nothing: no file fits the pattern"),
+        (["base=exp/*/nothing", "--references", "ref.trn"], "base=exp/*/nothing: no file matches the pattern"),
         (["base=absent", "--references", "ref.trn"], "absent: there is no such file"),
         (["base=exp", "--references", "ref.trn"], "exp: it is a folder"),
         (["base=", "--references", "ref.trn"], "base=: expected base=FILE"),
         (["base=exp/base/seed0/hyp.trn", "outputs"], "outputs: expected NAME=FILE, like the other systems"),
-        (["base=exp/base/seed0/hyp.trn"], "(trn): it holds no references; expected --references FILE"),
+        (["base=exp/base/seed0/hyp.trn"], "(trn): it has no references; expected --references FILE"),
         (["base=exp/base/seed0/hyp.trn", "base=exp/base/seed0/hyp.trn"], "a file of base is given twice"),
         (["base=x:exp/base/seed0/hyp.trn", "--references", "ref.trn"], "--references: no system has the set test"),
         (

@@ -150,7 +150,7 @@ def test_silence_without_a_text_may_be_tested_and_not_trained_on(folder: Path) -
         ("client_id\tpath\tsentence\n1\ta.mp3\tHello\n", "not JSON: Expecting value"),
         ("file_name,text\na.wav,Hello\n", "not JSON: Expecting value"),
         ('[{"audio_filepath": "a.wav", "text": "a"}]\n', "not JSON: expected an object"),
-        ('{"file_name": "a.wav", "transcription": "a"}\n', "no audio_filepath: expected a text"),
+        ('{"file_name": "a.wav", "transcription": "a"}\n', "no audio_filepath: expected a string"),
     ],
 )
 def test_another_kind_of_list_is_one_line(tmp_path: Path, content: str, reason: str) -> None:

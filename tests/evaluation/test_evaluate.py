@@ -3,22 +3,29 @@
 import csv
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from hydra import compose as hydra_compose
 from hydra import initialize_config_dir
 from omegaconf import DictConfig, OmegaConf
 
 from asr_ablations.comparison.folders import compare_folders
+from asr_ablations.components.decoder.beam import split_batch
+from asr_ablations.config.build import build
 from asr_ablations.data.alphabet import Letters
 from asr_ablations.data.utterances import Utterance
 from asr_ablations.evaluation import evaluate as job
 from asr_ablations.evaluation.evaluate import evaluate, evaluation_name
+from asr_ablations.evaluation.outputs import halved
 from asr_ablations.evaluation.request import check_requests
 from asr_ablations.experiment.utterances import utterance_row
 from asr_ablations.runs.reader import NEEDED_COLUMNS
+from asr_ablations.training.auxiliary import Activations, auxiliary_of
+from asr_ablations.training.trained_model import load_run
 from asr_verdicts.design import Options
 from asr_verdicts.errors import UsageError
 from asr_verdicts.record import rates
@@ -115,6 +122,43 @@ def test_the_acoustic_model_runs_once_for_all_arms(run_folder: Path, monkeypatch
     monkeypatch.setattr(CTCTask, "forward", lambda *_: pytest.fail("the model ran again"))
     arms = [request(run_folder, "decoder=beam", f"decoder.beam_width={n}", "untrained=decode") for n in (2, 8)]
     assert len({evaluation.name for (evaluation,) in evaluate(arms)}) == 2
+
+
+def test_attention_chooses_among_the_texts_of_the_beam(tmp_path: Path, tiny_corpus: Path, run_folder: Path) -> None:
+    """As a direct computation does: the layer's outputs, the beam's texts, and the sum of both log-probabilities."""
+    attention = ("auxiliary=attention", "auxiliary.layer=recurrent.0", "auxiliary.heads=1", "auxiliary.smoothing=0")
+    run = write_trained(tmp_path, tiny_corpus, *attention)
+    words = ["decoder=attention_rescored", "decoder.beam_width=6", "untrained=decode", "sets=test"]
+    trained = load_run(run, "last")
+    beam = build(request(run, "decoder=beam", "decoder.beam_width=6").decoder)(trained.task.alphabet)
+    head: Any = auxiliary_of(trained.task.model)
+    scores: dict[str, list[tuple[str, float, float]]] = {}  # of an utterance: text, log P_ctc, log P_attention
+    trained.data.read("test")
+    for batch in trained.data.evaluation_dataloader("test"):
+        with torch.no_grad(), Activations(trained.task.model) as kept:
+            outputs, lengths = trained.task(batch)
+        layer = kept.take()
+        assert layer is not None
+        for id_, row, output, length in zip(batch.ids, outputs, layer, lengths.tolist(), strict=True):
+            log_probs = torch.from_numpy(halved(row[:length].numpy()).astype("float32"))
+            (searched,) = split_batch(log_probs[None], torch.tensor([length]), beam.alphabet)
+            for text, log_p in beam.best_texts(searched).items():
+                labels = beam.alphabet.encode(text)
+                single = replace(batch, targets=torch.tensor(labels), target_lengths=torch.tensor([len(labels)]))
+                nats = head(output[None, :length], torch.tensor([length]), single).item() * max(1, len(labels))
+                scores.setdefault(id_, []).append((text, log_p, -nats))
+    chosen = []
+    for weight in (0.0, 0.4, 1.0):
+        file = evaluated(run, *words, f"decoder.weight={weight}")["file"]
+        with open(str(file).replace(".json", ".utterances.csv"), newline="", encoding="utf-8") as rows:
+            chosen.append({row["id"]: row["hypothesis"] for row in csv.DictReader(rows)})
+        assert chosen[-1] == {
+            id_: max(texts, key=lambda text: (1 - weight) * text[1] + weight * text[2])[0]
+            for id_, texts in scores.items()
+        }
+    assert chosen[0] != chosen[2], "attention has a say"
+    with pytest.raises(UsageError, match="decoder=attention_rescored: expected a run with auxiliary=attention"):
+        evaluate([request(run_folder, *words)])
 
 
 def test_weights_are_tuned_on_dev_and_travel_with_the_model(run_folder: Path) -> None:

@@ -158,7 +158,7 @@ WRONG = {
     "another shape": (_weight(lambda bias: bias[:-1]), FIT + r"is \[\d+\] in the file and \[\d+\] in the model"),
     "without a group": (_without_a_group, r"config\.yaml: from another version, or incomplete: .*init"),
     "another alphabet": (_other_alphabet, "does not fit .*zyx"),
-    "another kind of alphabet": (_other_kind_of_alphabet, "it holds no alphabet of this run's kind"),
+    "another kind of alphabet": (_other_kind_of_alphabet, "it contains no alphabet of the kind in this run's config"),
     "another model": (_other_width, r"does not fit .*: model\.\S+ is \["),
     "cut off": (_cut, r"last\.ckpt: (damaged|refused)"),
     "empty": (_text("checkpoints/last.ckpt", ""), r"last\.ckpt: (damaged|refused)"),

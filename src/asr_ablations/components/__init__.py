@@ -1,9 +1,9 @@
-"""The variants of an ablation: conf/<group>/<name>.yaml ↔ components/<group>/<name>.py.
+"""Components that an ablation can vary: conf/<group>/<name>.yaml configures components/<group>/<name>.py.
 
-A contract is a Protocol for the objects that a group's yamls build: argument names, shapes, units and promises. If
-Lightning requires one of its classes, the contract is a subclass of that class. A contract lies on the lowest floor
-that uses it. tests/components/test_contracts.py checks every option against its group's contract, and the tests of
-each group check the promises in the docstring.
+A contract is a Protocol that specifies argument names, shapes, units and guarantees of the objects that a group's yaml
+files build. If Lightning requires one of its own classes, the contract is a subclass of that class. Each contract is
+defined in the lowest layer of the package that uses it. tests/components/test_contracts.py checks every option against
+the contract of its group, and each group's tests check the guarantees in the contract's docstring.
 """
 
 CONTRACTS = {
@@ -35,4 +35,4 @@ CONTRACTS = {
     "trainer": "asr_ablations.training.contracts.ParallelTraining",
     "until": "asr_ablations.training.contracts.UntilFactory",
 }
-"""The contract of each group as a dotted name, because configs are read without torch."""
+"""Dotted name of each group's contract. Names are used because configs are read without importing torch."""

@@ -1,4 +1,4 @@
-"""Evaluation of trained runs: decode sets from stored log-probabilities, and write error rates and transcripts."""
+"""Evaluate trained runs: decode sets from stored log-probabilities, and write error rates and transcripts."""
 
 import hashlib
 import json
@@ -41,7 +41,7 @@ from asr_ablations.runs.layout import EVALUATIONS, TIMING
 from asr_ablations.tools.files import sha256
 from asr_ablations.tools.typed_json import as_json
 from asr_ablations.training.assembly import device_count, trainer
-from asr_ablations.training.contracts import Decoder
+from asr_ablations.training.contracts import Decoder, RescoringDecoder
 from asr_ablations.training.lightning_warnings import silence_lightning
 from asr_ablations.training.trained_model import Trained, load_run
 from asr_verdicts.config import SHA256
@@ -51,11 +51,11 @@ from asr_verdicts.record import Rates, UtteranceRow, rates
 from asr_verdicts.terminal import console
 
 HEAD = ("set", "WER %", "CER %", "CER (longer) %", "S", "D", "I", "time s", "utterances/s", "real-time factor")
-UNTRAINED = 0.9  # above this greedy WER, a beam search is useless and takes thirty times as long
+UNTRAINED = 0.9  # if the greedy WER is higher, a beam search is useless and takes thirty times as long
 
 
 class DecodingArm(NamedTuple):
-    """A request applied to one run.
+    """An evaluation request applied to one run.
 
     - request: position of the request in the list of requests
     - sets: sets to decode, by name
@@ -80,11 +80,11 @@ class DecodedSet(Rates):
 
 @dataclass(frozen=True)
 class Evaluation:
-    """The result of one decoder on sets of one run.
+    """The results of one decoder on sets of one run.
 
-    - folder: the run's folder
-    - name: name of the files in evaluations/, without ending
-    - content: error rates by set, and everything that can change the texts, as in <name>.json
+    - folder: the run folder
+    - name: name of the result files in evaluations/, without extension
+    - content: error rates by set, and all settings that affect the transcripts, as in <name>.json
     - times: decoding times by set
     """
 
@@ -95,10 +95,9 @@ class Evaluation:
 
 
 def evaluate(requests: Sequence[DictConfig]) -> list[list[Evaluation]]:
-    """Evaluate every request on each of its runs, and return the evaluations by request.
+    """Evaluate each request on all of its runs, and return a list of evaluations for each request.
 
-    Runs whose model is untrained are left out. Raises UsageError for requests that cannot be loaded or whose values are
-    out of range.
+    Runs with an untrained model are skipped. Raise UsageError if a run cannot be loaded or a value is out of range.
     """
     silence_lightning()
     arms = _load_arms(requests)
@@ -124,7 +123,7 @@ def evaluate(requests: Sequence[DictConfig]) -> list[list[Evaluation]]:
 
 
 def _load_arms(requests: Sequence[DictConfig]) -> list[DecodingArm]:
-    """Load every run once, and build a decoder for each request."""
+    """Load each run once, and build a decoder for each request and run."""
     runs: dict[tuple[Path, str], Trained] = {}
     others: dict[tuple[Path, str], dict[str, SpeechData]] = {}
     arms = []
@@ -143,12 +142,15 @@ def _load_arms(requests: Sequence[DictConfig]) -> list[DecodingArm]:
             available = list(dict.fromkeys(["train", *own, *sets]))
             activated = _choose("activations.sets", cfg.activations.sets, available) or list(sets)
             apart = separate(trained) if cfg.corpora or cfg.conditions else trained
-            arms.append(DecodingArm(number, cfg, apart, sets, activated, build(cfg.decoder)(trained.task.alphabet)))
+            decoder = build(cfg.decoder)(trained.task.alphabet)
+            if isinstance(decoder, RescoringDecoder):
+                decoder.attach(trained.task.model)
+            arms.append(DecodingArm(number, cfg, apart, sets, activated, decoder))
     return arms
 
 
 def _choose(key: str, value: str | Sequence[str] | None, available: list[str]) -> list[str]:
-    """Return the requested names as a list. Raises UsageError if one of them is not available."""
+    """Return the requested names as a list. Raise UsageError if one of the names is not available."""
     for name in as_list(value):
         if name not in available:
             raise choices(key, name, available)
@@ -156,13 +158,14 @@ def _choose(key: str, value: str | Sequence[str] | None, available: list[str]) -
 
 
 def _evaluate(number: int, arm: DecodingArm, pool: Pool, bar: Progress) -> Evaluation | None:
-    """Decode the sets of an arm and write the results. Returns None if the model is untrained.
+    """Decode the sets of an arm and write the results. Return None if the model is untrained.
 
     number: position of the arm's decoder in the pool.
     """
     tuned_on = find_tuning_set(arm.cfg, arm.decoder, arm.trained.data, arm.sets) if arm.cfg.tune.trials else None
     names = list(dict.fromkeys([*arm.sets, *([tuned_on] if tuned_on else [])]))
-    log_probs = {name: log_probs_of(arm.trained, name) for name in names}
+    rescores = isinstance(arm.decoder, RescoringDecoder)
+    log_probs = {name: log_probs_of(arm.trained, name, rescores) for name in names}
     # a beam search is slow if the model is unsure
     searches = getattr(arm.decoder, "searches", False)
     if searches and arm.cfg.untrained == "skip" and _is_untrained(arm, list(log_probs.values())):
@@ -194,14 +197,17 @@ def _evaluate(number: int, arm: DecodingArm, pool: Pool, bar: Progress) -> Evalu
     (folder / TIMING).mkdir(parents=True, exist_ok=True)
     write_json(folder / TIMING / f"{name}.json", times)
     write_csv(folder / f"{name}.utterances.csv", rows)
-    # written last, so that the other files exist if this one does
+    # written last, because readers of this file expect the other files to exist
     write_json(folder / f"{name}.json", {**content, "sets": {key: as_json(result) for key, result in sets.items()}})
     return Evaluation(arm.trained.folder, name, content, times)
 
 
-def log_probs_of(trained: Trained, name: str) -> LogProbs:
-    """Return the log-probabilities of a set from the run's folder, computed on the run's device if they are missing."""
-    return stored_log_probs(trained, name, *_forward_pass(trained))
+def log_probs_of(trained: Trained, name: str, with_activations: bool = False) -> LogProbs:
+    """Return a set's log-probabilities from the run folder. If they are missing, compute them on the run's device.
+
+    with_activations: whether the outputs of the auxiliary's layer are also needed.
+    """
+    return stored_log_probs(trained, name, *_forward_pass(trained), with_activations)
 
 
 def _forward_pass(trained: Trained) -> tuple[torch.device, Precision]:
@@ -228,7 +234,7 @@ def _is_untrained(arm: DecodingArm, sets: Sequence[LogProbs]) -> bool:
 
 
 def _list_times(log_probs: LogProbs, decoded: Decoded, processes: int) -> Json:
-    """Return the times of one set. The real-time factor is forward and decoding seconds per second of audio."""
+    """Return the decoding times of one set. The real-time factor is (forward + decoding time) / audio duration."""
     utterances = max(1, len(decoded.texts))
     return {
         "forward_seconds": log_probs.seconds,
@@ -243,7 +249,7 @@ def _list_times(log_probs: LogProbs, decoded: Decoded, processes: int) -> Json:
 
 
 def _describe_identity(arm: DecodingArm, tuning: Json | None, sets: Sequence[LogProbs]) -> Json:
-    """Return everything that can change the texts of an evaluation. Files are represented by their content."""
+    """Return all settings that affect the transcripts of an evaluation. Files are described by name and SHA-256."""
     decoder = OmegaConf.to_container(arm.cfg.decoder, resolve=True)
     assert isinstance(decoder, dict)
     described = {}
@@ -251,7 +257,7 @@ def _describe_identity(arm: DecodingArm, tuning: Json | None, sets: Sequence[Log
         # a file written by src/lm.py is named after its model's folder
         name = file.parent.name if (file.parent / RECORD).exists() else file.name
         described[key] = {"path": decoder.pop(key), "name": name, "sha256": sha256(file)}
-    decoder = {key: value for key, value in decoder.items() if not str(key).endswith(SHA256)}  # included in files
+    decoder = {key: value for key, value in decoder.items() if not str(key).endswith(SHA256)}  # `files` has the hashes
     return {
         "name": decoder_name(arm.cfg),
         "run": arm.trained.folder.name,
@@ -266,14 +272,14 @@ def _describe_identity(arm: DecodingArm, tuning: Json | None, sets: Sequence[Log
 
 
 def evaluation_name(decoder: str, content: Json) -> str:
-    """Return the name <decoder>-<hash>, where the hash covers everything that can change the result."""
+    """Return the name <decoder>-<hash>, where the hash covers all settings that affect the result."""
     return f"{decoder}-{hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:8]}"
 
 
 def print_evaluations(evaluations: Sequence[Evaluation], overrides: Sequence[Sequence[str]]) -> None:
     """Print a table of all evaluations, with a row for each set (Baunsgaard2020 table 3).
 
-    overrides: the command line of each evaluation. Overrides that differ between evaluations label its rows.
+    overrides: command-line overrides of each evaluation. Rows are labelled with those that differ between evaluations.
     """
     terminal = console()
     table = Table(title="evaluations", title_justify="left")
@@ -297,7 +303,7 @@ def print_evaluations(evaluations: Sequence[Evaluation], overrides: Sequence[Seq
         if tuning := evaluation.content["tuning"]:
             chosen = ", ".join(f"{key}={value:.3f}" for key, value in tuning["chosen"].items())
             terminal.print(
-                f"tuned on {tuning['set']} in {tuning['trials']} trials: {chosen}; its WER went from "
+                f"tuned on {tuning['set']} in {tuning['trials']} trials: {chosen}; the WER went from "
                 f"{100 * tuning['wer_untuned']:.2f} to {100 * tuning['wer']:.2f} % ({tuning['file']})",
                 soft_wrap=True,
                 markup=False,

@@ -1,6 +1,6 @@
-"""Outputs of a trained model for whole sets, computed once and stored in the run's folder.
+"""Compute a trained model's outputs for whole sets once, and store them in the run folder.
 
-Log-probabilities are stored for all decoders, and outputs of hidden layers for other programs (Doetsch2016 §3).
+Log-probabilities are shared by all decoders. Outputs of hidden layers are for other programs (Doetsch2016 §3).
 """
 
 import logging
@@ -27,7 +27,7 @@ from asr_ablations.runs.identity import content
 from asr_ablations.runs.layout import ACTIVATIONS, LOG_PROBS
 from asr_ablations.runs.reader import LogProbsRecord, UnreadableFileError, read_record
 from asr_ablations.tools.content_keys import content_key, hash_file, hash_targets, library_versions
-from asr_ablations.training.auxiliary import is_auxiliary
+from asr_ablations.training.auxiliary import Activations, is_auxiliary
 from asr_ablations.training.trained_model import Trained
 from asr_verdicts.errors import UsageError, choices
 from asr_verdicts.files import whole_file, write_json
@@ -36,13 +36,13 @@ from asr_verdicts.record import UtteranceRow
 log = logging.getLogger(__name__)
 
 LOWEST = np.finfo(np.float16).min
-FORMAT = 1  # version of the stored formats; increase it whenever one of them changes
-MODEL = "model."  # prefix of the names of the model's layers within the task
+FORMAT = 1  # version of the stored file formats; increase it whenever a format changes
+MODEL = "model."  # prefix of the model's layer names within the task
 TASK, READER = "asr_ablations.training.task", "asr_ablations.data.audio"
-"""Modules that affect log-probabilities in addition to the components named in the config."""
+"""Modules that affect log-probabilities, besides the components chosen in the config."""
 
 Precision: TypeAlias = Callable[[], AbstractContextManager[object]]
-"""A function that creates the context in which the forward pass runs."""
+"""Function that creates the context in which the forward pass runs."""
 
 
 @dataclass(frozen=True)
@@ -52,6 +52,7 @@ class LogProbs:
     - file: .npy file with an array (frames of all utterances, V) in float16, in nats
     - lengths: number of frames of each utterance (N,)
     - seconds: duration of the forward pass on `device`
+    - activations: .npy file with the outputs (frames, D) of the auxiliary's layer in float16; None if not needed
     """
 
     name: str
@@ -60,6 +61,7 @@ class LogProbs:
     lengths: list[int]
     seconds: float
     device: str
+    activations: Path | None = None
 
     @property
     def audio_seconds(self) -> float:
@@ -67,52 +69,56 @@ class LogProbs:
 
     @property
     def spans(self) -> list[tuple[int, int]]:
-        """The first row of each utterance in the file, and the row after its last."""
+        """Begin and end of each utterance's rows in the file, as for slices."""
         ends = np.cumsum(self.lengths, dtype=np.int64).tolist()
         return [(end - length, end) for end, length in zip(ends, self.lengths, strict=True)]
 
     def read(self) -> list[np.ndarray]:
-        """Return an array (length, V) for each utterance."""
+        """Return an array (length, V) of log-probabilities for each utterance."""
         rows = open_rows(self.file)
         return [rows[begin:end] for begin, end in self.spans]
 
     def rows_with(self, texts: Sequence[str]) -> list[UtteranceRow]:
-        """Return a row as in utterances.csv for each utterance. texts: hypotheses in the order of `utterances`."""
+        """Return a row of utterances.csv for each utterance. texts: hypotheses in the order of `utterances`."""
         pairs = zip(self.utterances, texts, strict=True)
         return [utterance_row(self.name, utterance, utterance.text, text) for utterance, text in pairs]
 
 
 def open_rows(file: Path) -> np.ndarray:
-    """Map the frames (T, V) in a file into memory. Raises ValueError if the file is incomplete."""
+    """Map an array of frames (T, V) from a file into memory. Raise ValueError if the file is incomplete."""
     rows: np.ndarray = np.load(file, mmap_mode="r")
     return rows
 
 
-def stored_log_probs(trained: Trained, name: str, device: torch.device, precision: Precision) -> LogProbs:
-    """Return the log-probabilities of a set from the run's folder, and compute them first if they are missing.
+def stored_log_probs(
+    trained: Trained, name: str, device: torch.device, precision: Precision, with_activations: bool = False
+) -> LogProbs:
+    """Return a set's log-probabilities from the run folder. Compute and store them first if they are missing.
 
-    Raises UsageError if different utterances have the same id.
+    with_activations: whether the outputs of the auxiliary's layer are stored with them. Raise UsageError if different
+    utterances have the same id.
     """
     speech = read_set(trained, name)
     utterances = unique_utterances(name, speech.utterances)
     key = log_probs_key(trained, utterances, device, getattr(speech.store, "condition_key", None))
     file = trained.folder / LOG_PROBS / f"{name.replace('/', '+')}-{key}.npy"
-    if (index := _read_stored(file, len(utterances))) is None:
+    activations = file.with_suffix(".activations.npy") if with_activations else None
+    if (index := _read_stored(file, activations, len(utterances))) is None:
         file.parent.mkdir(exist_ok=True)
-        _compute(trained, name, utterances, file, device, precision)
+        _compute(trained, name, utterances, file, activations, device, precision)
         index = read_record(file.with_suffix(".json"), LogProbsRecord)
-    return LogProbs(name, file, utterances, index.lengths, index.seconds, index.device)
+    return LogProbs(name, file, utterances, index.lengths, index.seconds, index.device, activations)
 
 
 def read_set(trained: Trained, name: str) -> Speech:
-    """Return a set of the run's data, and read it first if it was not read before."""
+    """Return a set of the run's data. Read the set first if it has not been read yet."""
     if name not in trained.data.sets:
         trained.data.read(name)
     return trained.data.sets[name]
 
 
 def unique_utterances(name: str, utterances: Iterable[Utterance]) -> list[Utterance]:
-    """Return each utterance once, sorted by id. Raises UsageError if different utterances have the same id."""
+    """Return the distinct utterances, sorted by id. Raise UsageError if different utterances have the same id."""
     by_id: dict[str, Utterance] = {}
     for utterance in utterances:
         if by_id.setdefault(utterance.id, utterance) != utterance:
@@ -125,8 +131,8 @@ def log_probs_key(
 ) -> str:
     """Return twelve hexadecimal digits of a hash over everything that affects log-probabilities.
 
-    It covers the checkpoint, the config, the source of features and model, the utterances with their audio, the device,
-    and the key of the condition in which they are heard, if any.
+    The hash covers the checkpoint, the config, the source code of features and model, the utterances with their audio,
+    the device, and the key of the condition that alters the audio, if any.
     """
     nodes = [trained.cfg[group] for group in ("features", "model", "rnn", "norm")]
     return content_key(
@@ -142,14 +148,21 @@ def log_probs_key(
     )
 
 
-def _read_stored(file: Path, utterances: int) -> LogProbsRecord | None:
-    """Return the record of stored log-probabilities. Returns None if they are missing, or damaged (with a warning)."""
+def _read_stored(file: Path, activations: Path | None, utterances: int) -> LogProbsRecord | None:
+    """Return the record of stored log-probabilities, or None if they are missing or (with a warning) damaged.
+
+    activations: file that must contain the same number of frames, if any.
+    """
     try:
         index = read_record(file.with_suffix(".json"), LogProbsRecord)
         rows, frames = open_rows(file), sum(index.lengths)
-        if (len(index.lengths), rows.shape[:-1], rows.dtype) == (utterances, (frames,), np.float16):
+        if activations is not None and len(open_rows(activations)) != frames:
+            fault = f"{activations.name} does not have {frames} frames"
+        elif (len(index.lengths), rows.shape[:-1], rows.dtype) == (utterances, (frames,), np.float16):
             return index
-        fault = f"{rows.shape} values of {rows.dtype}, recorded as {frames} frames of {len(index.lengths)} utterances"
+        else:
+            described = f"{rows.shape} values of {rows.dtype}"
+            fault = f"{described}, recorded as {frames} frames of {len(index.lengths)} utterances"
     except FileNotFoundError:
         return None
     except UnreadableFileError as error:
@@ -161,18 +174,31 @@ def _read_stored(file: Path, utterances: int) -> LogProbsRecord | None:
 
 
 def _compute(
-    trained: Trained, name: str, utterances: list[Utterance], file: Path, device: torch.device, precision: Precision
+    trained: Trained,
+    name: str,
+    utterances: list[Utterance],
+    file: Path,
+    activations: Path | None,
+    device: torch.device,
+    precision: Precision,
 ) -> None:
-    """Compute the log-probabilities of a set, and write them with a JSON file that describes them."""
+    """Compute the log-probabilities of a set, and write them together with a JSON file that describes them.
+
+    activations: file for the outputs of the auxiliary's layer; None writes none.
+    """
     started = time.perf_counter()
     trained.data.pinned = device.type == "cuda"
     task, loader = trained.task.to(device), trained.data.evaluation_dataloader(name)
     by_id: dict[str, np.ndarray] = {}
+    layer_by_id: dict[str, np.ndarray] = {}
     for batch in track(loader, f"log-probabilities of {name}", transient=True, disable=not sys.stdout.isatty()):
-        with torch.inference_mode(), precision():
+        with torch.inference_mode(), precision(), Activations(task.model) as kept:
             log_probs, lengths = task(batch.to(device))
         for id_, row, length in zip(batch.ids, log_probs.cpu().numpy(), lengths.tolist(), strict=True):
             by_id[id_] = halved(row[:length])
+        if activations is not None and (outputs := kept.take()) is not None:
+            for id_, output, length in zip(batch.ids, outputs.half().cpu().numpy(), lengths.tolist(), strict=True):
+                layer_by_id[id_] = output[:length]
     rows = np.concatenate([by_id[utterance.id] for utterance in utterances])
     description = {
         "set": name,
@@ -185,7 +211,10 @@ def _compute(
         "ids": [utterance.id for utterance in utterances],
         "lengths": [len(by_id[utterance.id]) for utterance in utterances],
     }
-    with whole_file(file, ending=".npy") as temporary:  # gets its final name only after the JSON file is written
+    if activations is not None:
+        with whole_file(activations, ending=".npy") as temporary:
+            np.save(temporary, np.concatenate([layer_by_id[utterance.id] for utterance in utterances]))
+    with whole_file(file, ending=".npy") as temporary:  # renamed to `file` only after the JSON file is written
         np.save(temporary, rows)
         write_json(file.with_suffix(".json"), description)
 
@@ -193,7 +222,7 @@ def _compute(
 def halved(row: np.ndarray) -> np.ndarray:
     """Round log-probabilities (T, V) to float16 without changing the best symbol of any frame.
 
-    If rounding makes another symbol equal to the best one, the best one is raised by the smallest step.
+    If rounding makes another symbol equal to the best one, the best one is increased by the smallest possible step.
     """
     rounded = np.clip(row, LOWEST, None).astype(np.float16)
     best = row.argmax(axis=1)
@@ -204,7 +233,7 @@ def halved(row: np.ndarray) -> np.ndarray:
 
 
 def check_layers(trained: Trained, layers: Sequence[str]) -> None:
-    """Raise UsageError with the names of the model's layers if one of the given names is not among them."""
+    """Raise UsageError if one of the given names is not a layer of the model. The message lists the layers."""
     names = [name.removeprefix(MODEL) for name, _ in trained.task.named_modules() if name.startswith(MODEL)]
     names = [name for name in names if not is_auxiliary(name)]
     for name in layers:
@@ -215,11 +244,11 @@ def check_layers(trained: Trained, layers: Sequence[str]) -> None:
 def stored_activations(
     trained: Trained, name: str, layers: Sequence[str], device: torch.device, precision: Precision
 ) -> Path:
-    """Return the file with the outputs of these layers for a set, which may be train. Compute it if it is missing.
+    """Return the file with the given layers' outputs for a set, which may be train. Compute missing outputs first.
 
     The file has a group for each layer, with `frames` (frames of all utterances, …) in float32 and `lengths` (N,), the
-    number of frames of each utterance. `ids` (N,) are in the same order. Utterances are computed one at a time, without
-    padding. Raises UsageError if a layer is not used, or if its output is not a tensor of frames.
+    number of frames of each utterance. `ids` (N,) lists the utterances in the same order. Utterances are computed one
+    at a time, without padding. Raise UsageError if a layer is not used, or if its output is not a tensor of frames.
     """
     import h5py
 
@@ -233,7 +262,7 @@ def stored_activations(
     file.parent.mkdir(exist_ok=True)
     places = {utterance.id: place for place, utterance in enumerate(speech.utterances)}
     trained.task.to(device)
-    outputs: dict[str, Any] = {}  # output of each layer for the latest utterance
+    outputs: dict[str, Any] = {}  # each layer's output for the latest utterance
     lengths: dict[str, list[int]] = {layer: [] for layer in layers}
     with ExitStack() as stack:
         for layer in layers:
@@ -263,7 +292,7 @@ def _keep(outputs: dict[str, Any], layer: str, _module: nn.Module, _inputs: obje
 
 
 def _read_frames(outputs: Mapping[str, Any], layer: str, id_: str) -> np.ndarray:
-    """Return the frames (T, …) that a layer has output for an utterance, without its other outputs such as lengths."""
+    """Return a layer's output frames (T, …) for an utterance, without its other outputs such as lengths."""
     output = outputs.get(layer)
     first = output[0] if isinstance(output, tuple) else output
     if not isinstance(first, torch.Tensor) or first.dim() < 3:
@@ -274,7 +303,7 @@ def _read_frames(outputs: Mapping[str, Any], layer: str, id_: str) -> np.ndarray
 
 
 def _append(content: Any, name: str, values: np.ndarray) -> None:
-    """Append rows to a dataset in a file, because a large set would not fit into memory."""
+    """Append rows to an HDF5 dataset in pieces, because a whole set may not fit into memory."""
     if name not in content:
         shape = values.shape[1:]
         content.create_dataset(name, (0, *shape), values.dtype, maxshape=(None, *shape), chunks=(256, *shape))

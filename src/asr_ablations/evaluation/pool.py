@@ -1,7 +1,7 @@
-"""A pool of processes that decodes stored log-probabilities with all decoders of a command.
+"""Decode stored log-probabilities in a pool of processes, with all decoders of a command.
 
-The processes must be forked, because pyctcdecode keeps its models in a class variable. With the start method spawn it
-would silently decode in one process, and with forkserver it would raise KeyError. Forked processes also share the
+The processes must be forked, because pyctcdecode stores its models in a class variable. With the start method spawn, it
+would silently decode in one process, and with forkserver, it would raise KeyError. Forked processes also share the
 memory of language models. They start before anything runs on a GPU, and use one thread each.
 """
 
@@ -24,7 +24,7 @@ from asr_ablations.evaluation.outputs import LogProbs, open_rows
 from asr_ablations.tools.checks import whole
 from asr_ablations.tools.machine import cores
 from asr_ablations.tools.signals import end_with, start_of
-from asr_ablations.training.contracts import Decoder
+from asr_ablations.training.contracts import Decoder, RescoringDecoder
 from asr_verdicts.errors import UsageError
 
 _decoders: list[Decoder] = []  # the decoders of this process, which forked processes inherit
@@ -32,7 +32,7 @@ _decoders: list[Decoder] = []  # the decoders of this process, which forked proc
 
 @dataclass(frozen=True)
 class Decoded:
-    """A decoded set: texts in the order of its utterances, wall-clock seconds, and CPU seconds of all processes."""
+    """Transcripts of a set in the order of its utterances, wall-clock seconds, and CPU seconds of all processes."""
 
     texts: list[str]
     seconds: float
@@ -58,16 +58,16 @@ class Pool:
         values: Mapping[str, float] | None = None,
         advance: Callable[[], None] | None = None,
     ) -> Decoded:
-        """Decode every utterance of a set. Raises UsageError if a process dies.
+        """Decode every utterance of a set. Raise UsageError if a process dies.
 
         - decoder: position of the decoder in the list of decoders
-        - values: weights to use in place of the decoder's, such as alpha and beta
+        - values: weights that replace the decoder's own weights, such as alpha and beta
         - advance: function to call after each utterance
         """
         started = time.perf_counter()
-        # decoders in the processes keep the weights of earlier calls, so every call sets all of them
+        # each process's decoder keeps the weights of its last call, so every call sets all weights
         weights = {key: getattr(_decoders[decoder], key) for key in getattr(_decoders[decoder], "tuned", ())}
-        task = functools.partial(_decode, decoder, {**weights, **(values or {})}, log_probs.file)
+        task = functools.partial(_decode, decoder, {**weights, **(values or {})}, log_probs.file, log_probs.activations)
         spans = log_probs.spans
         size = max(1, min(16, len(spans) // (4 * self.processes)))
         texts, core_seconds = [], 0.0
@@ -91,27 +91,39 @@ class Pool:
 
 
 def count_processes(requested: object) -> int:
-    """Return the number of decoding processes, where auto means one per core. Raises UsageError for wrong values."""
+    """Return the number of decoding processes; auto means one per core. Raise UsageError for a wrong value."""
     if requested == "auto":
         return cores()
     return whole("processes", requested, 1, MOST_PROCESSES, also="auto")
 
 
 def _set_up(parent: int, started: float) -> None:
-    """Prepare a process of the pool. started: start time of the parent, which identifies it together with its id."""
+    """Set up a process of the pool. parent, started: the parent's process id and start time, which identify it."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C
-    end_with(parent, started)  # otherwise each process would wait for ever on the queue that the others keep open
-    torch.set_num_threads(1)  # with more, torch would wait for threads that do not exist after a fork
+    end_with(parent, started)  # otherwise, if the parent died, the processes would wait forever for each other
+    torch.set_num_threads(1)  # with more threads, torch would wait for threads that the fork did not copy
 
 
-def _decode(number: int, weights: Mapping[str, float], file: Path, span: tuple[int, int]) -> tuple[str, float]:
-    """Decode the frames in `span` (begin and end) of a file, and return the text and the CPU seconds used."""
+def _decode(
+    number: int, weights: Mapping[str, float], file: Path, activations: Path | None, span: tuple[int, int]
+) -> tuple[str, float]:
+    """Decode the frames in `span` (begin and end) of a file, and return the text and the CPU seconds used.
+
+    activations: file with the activations of the same frames, for a RescoringDecoder.
+    """
     started = time.process_time()
     decoder = _decoders[number]
     vars(decoder).update(weights)
-    row = torch.from_numpy(_rows(file)[slice(*span)].astype(np.float32))
+    row = _read_span(file, span)
+    if activations is not None:
+        assert isinstance(decoder, RescoringDecoder)
+        return decoder.rescore(row, _read_span(activations, span)), time.process_time() - started
     (text,) = decoder(row[None], torch.tensor([len(row)]))
     return text, time.process_time() - started
+
+
+def _read_span(file: Path, span: tuple[int, int]) -> torch.Tensor:
+    return torch.from_numpy(_rows(file)[slice(*span)].astype(np.float32))
 
 
 _rows = functools.lru_cache(maxsize=64)(open_rows)

@@ -1,4 +1,4 @@
-"""The keys of an evaluation, checked before anything is loaded."""
+"""Check the keys of an evaluation before anything is loaded."""
 
 import math
 from collections.abc import Sequence
@@ -16,18 +16,18 @@ from asr_ablations.tools.errors import require
 from asr_ablations.tools.files import typed
 from asr_verdicts.errors import UsageError, choices
 
-SPACES = ("alpha", "beta", "prune_beams")
+SPACES = ("alpha", "beta", "weight", "prune_beams")
 """Keys under `tune` that are ranges to search."""
 WIDEST = 1000  # largest absolute value within these ranges
 
 
 def decoder_name(cfg: DictConfig) -> str:
-    """Return the name of the config's decoder, which is the name of its module in components/decoder/."""
+    """Return the name of the decoder in a config, which is also the name of its module in components/decoder/."""
     return str(cfg.decoder._target_).split(".")[-2]
 
 
 def check_requests(cfgs: DictConfig | list[DictConfig]) -> None:
-    """Check the values of every request. Raises UsageError with the value and the choices."""
+    """Check the values of every request. Raise UsageError with the wrong value and the allowed values."""
     for cfg in cfgs if isinstance(cfgs, list) else [cfgs]:
         check_targets(cfg)
         if not cfg.run:
@@ -60,7 +60,7 @@ def as_list(value: str | Sequence[str] | None) -> list[str]:
 
 
 def _check_conditions(cfg: DictConfig) -> None:
-    """Raise UsageError for conditions without keys, and for keys of other conditions, which would do nothing."""
+    """Raise UsageError for unknown conditions, and for keys of conditions that are not chosen."""
     chosen = as_list(cfg.conditions)
     for name in chosen:
         if name not in cfg.condition:
@@ -76,7 +76,7 @@ def _check_names(key: str, value: object) -> None:
     listed = names if isinstance(names, list) else [names]
     if names is None or (listed and all(isinstance(name, str) and name for name in listed)):
         return
-    raise choices(key, names, "a name, or a list of names, as [test-clean], or null")
+    raise choices(key, names, "a name, or a list of names, such as [test-clean], or null")
 
 
 def _check_space(key: str, value: object) -> None:
@@ -86,13 +86,13 @@ def _check_space(key: str, value: object) -> None:
         above = 0 if key == "prune_beams" else -math.inf
         if above < ends[0] and -WIDEST <= ends[0] < ends[1] <= WIDEST:
             return
-    raise choices(f"tune.{key}", ends, f"the ends of a range, as [0.0, 2.5], up to {WIDEST}")
+    raise choices(f"tune.{key}", ends, f"the ends of a range, such as [0.0, 2.5], up to {WIDEST}")
 
 
 def finished_runs(path: Path) -> list[Path]:
-    """Return the finished runs in the folder of a sweep. Any other path is returned as the only item.
+    """Return the finished runs in a sweep folder. Return any other path as the only item.
 
-    A sweep without finished runs counts as any other path.
+    A sweep folder without finished runs is also returned as the only item.
     """
     if not path.is_dir() or (path / CONFIG).exists():
         return [path]

@@ -1,4 +1,4 @@
-"""The sets of an evaluation: those of the run or of other corpora, as recorded or heard under a condition."""
+"""Find and read the sets of an evaluation, from the run's corpus or others, with or without altering the audio."""
 
 import copy
 from collections.abc import Mapping, Sequence
@@ -26,18 +26,18 @@ from asr_verdicts.errors import UsageError, choices
 from asr_verdicts.files import Json
 
 MANIFEST = "manifest"
-"""The option of conf/data that reads manifests."""
+"""The option in conf/data that reads manifests."""
 ENDINGS = (".jsonl", ".json")
 STREAMS = "asr_ablations.tools.random_streams"
-"""The module that seeds a condition's draws, whose source is part of a condition's key."""
+"""The module that seeds the random numbers of conditions. Its source code is part of a condition's key."""
 
 
 @dataclass(frozen=True)
 class ChosenCondition:
-    """A condition of an evaluation.
+    """A condition that alters the audio in an evaluation.
 
-    - options: its keys, with hashes in place of paths
-    - key: hash of everything that the recordings heard under it depend on, besides the plain recordings
+    - options: the condition's options, with hashes instead of paths
+    - key: hash of everything that affects the altered audio, apart from the original audio
     """
 
     name: str
@@ -48,7 +48,7 @@ class ChosenCondition:
 
 
 class ConditionedStore:
-    """The recordings of another store, heard under a condition."""
+    """A store that reads recordings from another store and alters them by a condition."""
 
     decodes = True
 
@@ -66,9 +66,9 @@ class ConditionedStore:
 class HeardSet:
     """A set to decode.
 
-    - recorded: name without the condition: a split of the run's corpus, or <corpus>/<split>
+    - recorded: name without the condition, which is a split of the run's corpus, or <corpus>/<split>
     - data: the data to which the split belongs
-    - condition: None for the plain recordings
+    - condition: condition that alters the audio, or None for the original audio
     """
 
     recorded: str
@@ -85,20 +85,20 @@ class HeardSet:
         return self.split in self.data.corpus.test
 
     def read(self) -> Speech:
-        """Read the set if it was not read before. Return its utterances as they are heard."""
+        """Return the set's utterances, with the audio altered by the condition. Read the set first if necessary."""
         if self.split not in self.data.sets:
             self.data.read(self.split)
         speech = self.data.sets[self.split]
         if self.condition is None:
             return speech
         store: Store = speech.store
-        if self.data.cache.holds_features:  # a condition needs the waveforms
+        if self.data.cache.holds_features:  # a condition alters waveforms, not features
             store = NoCache(gigabytes=0.0).open(self.split, speech.utterances, 0)
         return Speech(speech.utterances, speech.alphabet, ConditionedStore(store, self.condition))
 
 
 def build_conditions(cfg: DictConfig) -> list[ChosenCondition | None]:
-    """Build the conditions of a request. None stands for the plain recordings. Raises UsageError for wrong values."""
+    """Build a request's conditions, where None means the original audio. Raise UsageError for wrong values."""
     conditions: list[ChosenCondition | None] = []
     for name in as_list(cfg.conditions):
         node = OmegaConf.create({"condition": OmegaConf.to_container(cfg.condition[name])}).condition
@@ -115,10 +115,11 @@ def build_conditions(cfg: DictConfig) -> list[ChosenCondition | None]:
 
 
 def list_sets(trained: Trained, corpora: Sequence[str], opened: dict[str, SpeechData]) -> dict[str, HeardSet]:
-    """Return the sets to choose from: validation and test sets of the run, or the test sets of other corpora.
+    """Return the available sets by name: validation and test sets of the run, or the test sets of other corpora.
 
-    corpora: manifests, and options of conf/data with their folder, such as an4:/x/an4. opened: data of corpora that an
-    earlier request of this run named, to which new ones are added. Raises UsageError for a corpus that cannot be built.
+    corpora: manifests, and options of conf/data with their folder, such as an4:/x/an4. Raise UsageError if one is
+      wrong.
+    opened: data of corpora that earlier requests for this run use, by entry of `corpora`. New corpora are added.
     """
     own = trained.data
     if not corpora:
@@ -136,7 +137,7 @@ def list_sets(trained: Trained, corpora: Sequence[str], opened: dict[str, Speech
 
 
 def _build_corpus(entry: str, of_run: DictConfig) -> tuple[str, Corpus]:
-    """Return the name and the corpus of an entry of `corpora`. of_run: the run's node `data`."""
+    """Build the corpus of an entry of `corpora`, and return its name and itself. of_run: the run's node `data`."""
     options = options_by_name("data")
     name, _, root = entry.partition(":")
     if name in options:
@@ -151,9 +152,9 @@ def _build_corpus(entry: str, of_run: DictConfig) -> tuple[str, Corpus]:
         node = {**_resolve(options[MANIFEST]), **texts, **paths, "root": str(file.parent)}
     else:
         raise choices("corpora", entry, [*options, f"or a manifest ({' or '.join(ENDINGS)})"])
-    # an alphabet or a damaged file of another corpus must not stop the evaluation
+    # skip bad utterances, because letters or damaged files of another corpus must not stop the evaluation
     corpus: Corpus = build(OmegaConf.create({"data": {**node, "on_bad": "skip"}}).data)
-    corpus.train, corpus.validation = [], []  # need not be there, and no test set is a validation set
+    corpus.train, corpus.validation = [], []  # these splits may be missing, and are not decoded
     return name, corpus
 
 
@@ -168,22 +169,22 @@ def _with_corpus(data: SpeechData, corpus: Corpus) -> SpeechData:
 
 
 def separate(trained: Trained) -> Trained:
-    """Return the run with a separate table of sets, because other requests may give other sets the same name."""
+    """Copy a run's dictionary of sets, because other requests may use the same name for other sets."""
     data = copy.copy(trained.data)
     data.sets = dict(data.sets)
     return trained._replace(data=data)
 
 
 def hear_sets(sets: Sequence[HeardSet], conditions: Sequence[ChosenCondition | None]) -> dict[str, HeardSet]:
-    """Return each set under each condition, by name."""
+    """Return a set for each combination of a set and a condition, by name."""
     heard = [HeardSet(s.recorded, s.data, s.split, condition) for s in sets for condition in conditions]
     return {one.name: one for one in heard}
 
 
 def prepare_sets(trained: Trained, sets: Mapping[str, HeardSet], cfg: DictConfig) -> None:
-    """Check that the corpora that a request reads are present. Read sets of other corpora, and those with conditions.
+    """Check that a request's corpora are present, and read its sets if they are from other corpora or have conditions.
 
-    Utterances that cannot be used are counted and named in a warning. Raises UsageError if none is left.
+    Unusable utterances are counted and listed in a warning. Raise UsageError if a set has no usable utterances.
     """
     corpora = {id(heard.data.corpus): heard.data.corpus for heard in sets.values()}
     if not cfg.corpora or cfg.tune.trials or cfg.activations.sets:
@@ -195,11 +196,11 @@ def prepare_sets(trained: Trained, sets: Mapping[str, HeardSet], cfg: DictConfig
 
 
 def describe_sets(trained: Trained, sets: Mapping[str, HeardSet]) -> Json:
-    """Return what an evaluation records of conditions and other corpora, without the keys of those that it lacks.
+    """Describe the conditions and other corpora of an evaluation for its record. Empty entries are omitted.
 
     - condition: options and seed of each condition
-    - corpora: number of utterances and hash of the content of each set of another corpus
-    - left_out: ids of the utterances of these sets that were not decoded, by reason
+    - corpora: number of utterances and content hash of each set from another corpus
+    - left_out: ids of the utterances in these sets that were not decoded, by reason
     """
     used = {heard.condition.name: heard.condition for heard in sets.values() if heard.condition is not None}
     conditions = {name: {**chosen.options, "seed": chosen.seed} for name, chosen in used.items()}

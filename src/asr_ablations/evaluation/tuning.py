@@ -1,4 +1,4 @@
-"""Tuning of a decoder's weights by the WER on a validation set, with stored log-probabilities."""
+"""Tune a decoder's weights for the lowest WER on a validation set, using stored log-probabilities."""
 
 import warnings
 from collections.abc import Mapping
@@ -24,8 +24,8 @@ from asr_verdicts.record import rates
 def find_tuning_set(cfg: DictConfig, decoder: Decoder, data: SpeechData, sets: Mapping[str, HeardSet]) -> str:
     """Return the name of the validation set to tune on.
 
-    Raises UsageError if `tune.set` is not a validation set or shares utterances with a test set, also one of another
-    corpus in `sets`, and if the decoder has no weights to tune.
+    Raise UsageError if the decoder has no weights to tune, or if `tune.set` is not a validation set or shares
+    utterances with a test set of the run or in `sets`.
     """
     corpus = data.corpus
     if not getattr(decoder, "tuned", ()):
@@ -46,15 +46,15 @@ def find_tuning_set(cfg: DictConfig, decoder: Decoder, data: SpeechData, sets: M
 def tune(
     cfg: DictConfig, number: int, decoder: Decoder, pool: Pool, log_probs: LogProbs, folder: Path, bar: Progress
 ) -> Json:
-    """Try `tune.trials` combinations of weights, write them to the run's folder, and return a summary with the best.
+    """Try `tune.trials` combinations of weights. Write all trials to the run folder and return a summary with the best.
 
-    The first trial uses the weights from the config, and Optuna's TPE sampler draws the others. The lowest WER wins.
-    If WERs are equal, the lower CER wins, and then the earlier trial.
+    The first trial uses the weights in the config, and Optuna's TPE sampler chooses the others. The lowest WER wins. If
+    WERs are equal, the lower CER wins, and then the earlier trial.
 
-    number: position of the decoder in the pool. folder: the run's folder.
+    number: position of the decoder in the pool. folder: the run folder.
     """
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # SQLAlchemy warns about its next version
+        warnings.simplefilter("ignore")  # hides SQLAlchemy's warning about its next version
         import optuna
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     study = optuna.create_study(sampler=optuna.samplers.TPESampler(seed=cfg.tune.seed))
@@ -73,7 +73,7 @@ def tune(
         trials.append({"trial": place, **values, "wer": result.wer, "cer": result.cer or 0.0})
         bar.advance(task)
     bar.remove_task(task)
-    best = min(trials, key=lambda trial: (trial["wer"], trial["cer"]))  # min returns the first of equal trials
+    best = min(trials, key=lambda trial: (trial["wer"], trial["cer"]))  # of equal trials, min returns the first
     summary: Json = {
         "set": log_probs.name,
         "trials": len(trials),

@@ -1,4 +1,4 @@
-"""Find the result or the damage of an earlier attempt at a run, without torch, whose import takes seconds."""
+"""Find the result of an earlier attempt at a run, or damage in it. This module avoids torch, whose import is slow."""
 
 import json
 import logging
@@ -23,10 +23,10 @@ log = logging.getLogger(__name__)
 
 
 def find_finished_runs(configs: Sequence[DictConfig]) -> list[Run] | None:
-    """Return the runs of these configs if every run is done or has diverged; otherwise return None.
+    """Return the runs of the given configs if every run is done or has diverged, otherwise None.
 
-    The corpora are read only if every config has a folder with a result. If a corpus cannot be read, the result is
-    None, and the training reports the error.
+    Corpora are read only if every config has a run folder with a result. If a corpus cannot be read, return None; the
+    training then reports the error.
     """
     if not all(not cfg.force and any(map(_has_result, _earlier(cfg))) for cfg in configs):
         return None
@@ -44,7 +44,7 @@ def find_finished_runs(configs: Sequence[DictConfig]) -> list[Run] | None:
 
 
 def print_finished(record: Run) -> None:
-    """Print the error rates of a run that is already done. Only the first rank prints."""
+    """Print the error rates of a run that was already done. Only the first rank prints."""
     if rank():
         return
     summary = read_summary(record.folder)
@@ -57,7 +57,7 @@ def print_finished(record: Run) -> None:
 
 
 def is_finished(record: Run, cfg: DictConfig) -> bool:
-    """Return whether there is nothing left to train, and print why. Raise Diverged if the run has diverged.
+    """Return whether a run needs no more training, and print why. Raise Diverged if the run has diverged.
 
     A pruned run counts as finished only if the config still has pruning.
     """
@@ -77,20 +77,20 @@ def is_finished(record: Run, cfg: DictConfig) -> bool:
 
 
 def put_aside_damaged(record: Run) -> bool:
-    """Return whether files of an earlier attempt are damaged; if so, rename its folder."""
+    """Return whether files of an earlier attempt at a run are damaged. If so, rename the run folder."""
     if (words := damage(record.folder)) is None:
         return False
     if not rank():
         old_folder = record.keep_previous()
         log.warning("%s; the run starts from scratch, and its old folder is now %s", words, old_folder)
-        if old_folder is not None and (printed := old_folder / OUTPUT_LOG).exists():  # this process writes to it
+        if old_folder is not None and (printed := old_folder / OUTPUT_LOG).exists():  # this process is writing it
             record.folder.mkdir()
             printed.rename(record.folder / OUTPUT_LOG)
     return True
 
 
 def _earlier(cfg: DictConfig) -> Iterator[Run]:
-    """Yield the runs of this config that have a folder, for any data and any name of the folder."""
+    """Yield the existing runs of a config, whatever their data and the names of their folders."""
     without_data, with_data = Run(cfg), cache(partial(Run, cfg))
     for folder in without_data.folder.parent.glob(f"*-{'?' * len(without_data.id)}"):
         with suppress(FileNotFoundError, UnreadableFileError):
@@ -104,7 +104,7 @@ def _has_result(run: Run) -> bool:
 
 
 def compute_fingerprint(cfg: DictConfig) -> str:
-    """Prepare and read the corpus of a config; return its fingerprint."""
+    """Prepare and read the corpus of a config, and return the fingerprint of the corpus."""
     corpus: Corpus = build(cfg.data)
     corpus.prepare()
     return fingerprint(corpus)

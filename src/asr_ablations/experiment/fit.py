@@ -1,4 +1,4 @@
-"""Train and evaluate one run; write, log and print its results."""
+"""Train and evaluate one run, and write, log and print its results."""
 
 import os
 import time
@@ -51,15 +51,15 @@ from asr_verdicts.record import SetResult, Summary, UtteranceRow, rates
 from asr_verdicts.terminal import bar, console
 
 LOGGED = 10
-"""Number of transcripts per test set that a logger with tables receives."""
+"""Number of example transcripts per test set that are logged to loggers with tables."""
 PRINTED = 3
-"""Number of transcripts of the first test set that are printed."""
+"""Number of example transcripts that are printed, all from the first test set."""
 
 
 class TrainingRun:
     """The training and evaluation of one run, with its Trainer, callbacks and loggers.
 
-    checkpoint: the resume point of an earlier attempt, or None to start from scratch.
+    checkpoint: the last checkpoint of an earlier attempt at the run, or None to start from scratch.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class TrainingRun:
         self.cfg, self.record, self.task, self.data, self.stop = cfg, record, task, data, stop
         if (message := notice(cfg.precision, cfg.tf32, devices)) and not rank():
             print(message)
-        if not rank():  # before the loggers are built, because they read these files
+        if not rank():  # before the loggers are built, because loggers read these files
             write_json(record.folder / layout.DATA, data.describe())
             write(record.folder / layout.MODEL, draw_model(task.model, task.features.size))
         self.from_path = layout.last_checkpoint(record.folder) if checkpoint is not None else None
@@ -94,7 +94,7 @@ class TrainingRun:
         cfg, folder, first = self.cfg, self.record.folder, self.data.corpus.validation[0]
         every, count = cfg.transcripts.every, cfg.transcripts.utterances
         return [
-            # first, so that its time counts as part of a step and not as waiting for data
+            # this callback is first, because its time counts as part of a step and not as waiting for data
             *([] if every is None else [ExampleTranscripts(folder, every, count)]),
             self.throughput,
             self.utilisation,
@@ -106,7 +106,7 @@ class TrainingRun:
         ]
 
     def run(self) -> None:
-        """Train the model, evaluate it and record the results.
+        """Train the model, evaluate it and write the results.
 
         Raise Pruned if the run is not worth continuing, and Diverged if its loss is no longer finite.
         """
@@ -162,7 +162,7 @@ class TrainingRun:
         print_run(self.record.folder, summary, rows)
 
     def _summarise(self, sets: Mapping[str, Transcribed]) -> Summary:
-        """Return the content of summary.json. Sets without utterances are left out."""
+        """Return the values for summary.json. Sets without utterances are omitted."""
         self.table.save()
         validation_wer = f"validation/{self.data.corpus.validation[0]}/wer"
         has_metrics = (self.record.folder / layout.METRICS).exists()
@@ -184,7 +184,7 @@ class TrainingRun:
             seed_streams={name: get_seed(self.cfg, name) for name in STREAMS},
             ranks=self.fitter.world_size,
             launch_seconds=first_step - float(os.environ[LAUNCHED]) if LAUNCHED in os.environ else None,
-            # memory of the device on a GPU, memory of this process on a CPU
+            # on a GPU this is the device's memory, on a CPU the memory of this process
             peak_memory_bytes=int(torch.cuda.max_memory_reserved()) if on_gpu else peak_memory(),
             seconds=self.record.phases,
             audio_hours_seen=self.throughput.audio_hours,
@@ -195,7 +195,7 @@ class TrainingRun:
         )
 
     def _checkpoint_record(self) -> dict[str, object]:
-        """Return what a checkpoint stores about the run: identity, config, and number of rows in metrics.csv."""
+        """Return a checkpoint's data about the run: identity, config, and number of rows in metrics.csv."""
         return {
             "id": self.record.id,
             "fingerprint": self.record.fingerprint,
@@ -205,7 +205,7 @@ class TrainingRun:
 
 
 def log_result(logger: Logger | None, summary: Summary, rows: Sequence[UtteranceRow]) -> None:
-    """Log final error rates and losses. Loggers that support it also get times, memory and example transcripts."""
+    """Log final error rates and losses. If the logger supports it, also log times, memory and example transcripts."""
     if logger is None:
         return
     for name in summary.sets:
@@ -229,7 +229,7 @@ def log_result(logger: Logger | None, summary: Summary, rows: Sequence[Utterance
 
 
 def log_planned(logger: Logger | None, planned: PlannedRun | None) -> None:
-    """Log which planned look needs this run, if the logger stores values that describe a whole run."""
+    """Log which planned look of the sweep includes this run, if the logger stores values of whole runs."""
     if planned is not None and isinstance(logger, LoggerWithSummary):
         logger.log_summary({f"until/{name}": value for name, value in asdict(planned).items()})
 

@@ -1,4 +1,4 @@
-"""Run one config: build its task and data, find its folder, then start, continue or skip the training."""
+"""Run one config: build its task and data, find its run folder, then start, continue or skip the training."""
 
 import os
 import sys
@@ -29,7 +29,7 @@ from asr_verdicts.config import ranks
 
 
 def run(cfg: DictConfig) -> Path:
-    """Train and evaluate a checked config; return the folder of the run. An interrupted or failed run continues.
+    """Train and evaluate a checked config, and return the run folder. An interrupted or failed run is continued.
 
     Raise UsageError for a mistake in the config, LeaseHeldError if another process is training the same run, and
     Diverged if the loss is no longer finite.
@@ -50,9 +50,9 @@ def run(cfg: DictConfig) -> Path:
 
 
 def run_in_ranks(cfg: DictConfig) -> Path:
-    """Run a config under torchrun with one process per rank, and return the folder. Exit if a process fails."""
+    """Run a config under torchrun with one process per rank, and return the run folder. Exit if a process fails."""
     device_count(cfg)
-    assemble(cfg, build(cfg.data))  # so that a wrong value is reported once and not by every rank
+    assemble(cfg, build(cfg.data))  # a trial build reports a wrong value once, instead of in every rank
     with tempfile.NamedTemporaryFile("w", suffix=".yaml") as file:
         file.write(OmegaConf.to_yaml(cfg, resolve=True))
         file.flush()
@@ -83,7 +83,7 @@ def _run(cfg: DictConfig, stop: StopRequest) -> Path:
         if not devices:
             keep_memory()
         training = TrainingRun(cfg, devices, record, task, data, stop, checkpoint)
-        del checkpoint  # frees memory: it is as large as the weights and the optimizer state
+        del checkpoint  # free its memory, which is as large as the weights and the optimizer state
         training.run()
     return record.folder
 
@@ -97,13 +97,13 @@ class Setup(NamedTuple):
 
 
 def set_up(cfg: DictConfig) -> Setup:
-    """Build the task, prepare the corpus and read every split. Raise UsageError for wrong values and bad data."""
+    """Build the task, prepare the corpus and read every split. Raise UsageError for wrong values or bad data."""
     allow_files(cfg.workers)
     if cfg.threads is not None:
         torch.set_num_threads(cfg.threads)
     use_native(cfg, device_count(cfg))
     corpus: Corpus = build(cfg.data)
-    task, data = assemble(cfg, corpus)  # before the corpus is generated, so that wrong values are reported at once
+    task, data = assemble(cfg, corpus)  # before the slow corpus preparation, to report wrong values at once
     if cfg.weights is not None:
         start_from(task, weights_file(cfg.weights), cfg.weights_sha256, cfg.weights_parts)
     corpus.prepare()

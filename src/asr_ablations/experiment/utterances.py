@@ -16,10 +16,10 @@ from asr_verdicts.record import UtteranceRow
 
 
 class Transcribed(NamedTuple):
-    """A decoded set: its rows of utterances.csv, sorted by id, and its loss.
+    """The results of decoding a set: rows of utterances.csv, sorted by id, and the loss.
 
     loss: mean over utterances in nats, or over batches if the loss component sums over utterances. It is None if the
-    set is empty or the mean is not finite, for example because an utterance has fewer frames than CTC needs.
+      set is empty or the mean is not finite, for example because an utterance has fewer frames than CTC needs.
     """
 
     rows: list[UtteranceRow]
@@ -33,9 +33,10 @@ def transcribe_set(
     precision: Callable[[], AbstractContextManager[object]],
     advance: Callable[[float], object],
 ) -> Transcribed:
-    """Decode one set. Each rank decodes a share of it, and all ranks return the whole set.
+    """Decode one set. Each rank decodes a share of the utterances, and all ranks return the results of the whole set.
 
-    precision: context manager for the forward pass. advance: called after each batch with its number of utterances.
+    precision: creates the context for each forward pass. advance: called after each batch with its number of
+      utterances.
     """
     task.eval()
     share_buffers(task.model)
@@ -57,7 +58,7 @@ def transcribe_set(
 
 
 def utterance_row(name: str, utterance: Utterance, reference: str, hypothesis: str) -> UtteranceRow:
-    """Return a row of utterances.csv: transcripts, counts of words, characters and errors, and where the audio is."""
+    """Return a row of utterances.csv: transcripts, counts of words, characters and errors, and the audio's location."""
     return {
         "set": name,
         "id": utterance.id,
@@ -66,7 +67,7 @@ def utterance_row(name: str, utterance: Utterance, reference: str, hypothesis: s
         "reference": reference,
         "hypothesis": hypothesis,
         **error_columns(reference, hypothesis),  # type: ignore[typeddict-item]
-        "audio": str(utterance.audio.resolve()),  # reports play it, from `offset` for `duration` seconds
+        "audio": str(utterance.audio.resolve()),  # reports play this file from `offset` for `duration` seconds
         "offset": utterance.offset,
         "duration": utterance.duration,
         "channel": utterance.channel,

@@ -1,4 +1,4 @@
-"""KenLM n-gram models for decoders, with their vocabularies and their fit to a text."""
+"""Load KenLM n-gram models and word lists for decoders, and measure how well a model fits sentences."""
 
 import bisect
 import functools
@@ -19,11 +19,11 @@ from asr_verdicts.errors import UsageError
 from asr_verdicts.files import write
 from asr_verdicts.text import clean, decode, lower
 
-WORDS = "words.txt"  # the word list that src/lm.py writes next to its model
+WORDS = "words.txt"  # the word list that src/lm.py writes next to a model
 
 
 def locate(key: str, path: str | None, names: Sequence[str], expected: str) -> Path:
-    """Return the file that decoder.<key> names, or the first of `names` in that folder. Raises UsageError if absent."""
+    """Return the file `path`, or the first of `names` in the folder `path`. Raise UsageError if there is none."""
     if not path:
         raise UsageError(f"decoder.{key} is not set: expected {expected}")
     folder = Path(str(path))
@@ -35,9 +35,9 @@ def locate(key: str, path: str | None, names: Sequence[str], expected: str) -> P
 
 
 def read_words(path: str | None, alphabet: Alphabet) -> tuple[Path, list[str]]:
-    """Return the file of a word list, which has one word per line, and its words without repetitions.
+    """Read a word list, with one word per line. Return its file, and the words without repetitions.
 
-    Raises UsageError for a missing or empty list, and for words with letters outside the alphabet.
+    Raise UsageError if the list is missing or empty, or if a word contains letters outside the alphabet.
     """
     file = locate("words", path, [WORDS], "a file with one word per line, or a folder written by src/lm.py")
     words = list(dict.fromkeys(clean(decode(file.read_bytes(), file)).split()))
@@ -57,30 +57,30 @@ def unspellable(words: Collection[str], alphabet: Alphabet) -> list[str]:
     return [word for word in words if not letters.issuperset(word)]
 
 
-NATS = math.log(10)  # nats per unit of log10, which ARPA files and KenLM use
-SPACE = "|"  # stands for the space in a model of characters
+NATS = math.log(10)  # nats per unit of log10; ARPA files and KenLM use log10
+SPACE = "|"  # represents the space in a character model
 BINARY, ARPA, RECURRENT, RECORD = "lm.binary", "lm.arpa", "lm.pt", "lm.json"
-"""Files that src/lm.py writes to a model's folder: lm.binary if build_binary is installed, lm.pt for an LSTM."""
+"""Files that src/lm.py writes to a model folder: lm.binary only if build_binary is installed, lm.pt for an LSTM."""
 MARKS = ("<s>", "</s>", "<unk>")
 ENOUGH = 0.9  # minimum share of words that the alphabet can spell; other words are ignored
 
 
 @dataclass(frozen=True)
 class WordModel:
-    """An n-gram model with its sorted words and its file."""
+    """An n-gram model with its file and its sorted words (characters, in a character model)."""
 
     ngrams: kenlm.Model
     words: list[str]
     file: Path
 
     def begins(self, letters: str) -> bool:
-        """Return whether a word of the model starts with these letters."""
+        """Return whether a word of the model begins with the given letters."""
         index = bisect.bisect_left(self.words, letters)
         return index < len(self.words) and self.words[index].startswith(letters)
 
 
 def load_words(path: str | None, alphabet: Alphabet) -> WordModel:
-    """Load a model of words. Raises UsageError if it is missing, damaged, or cannot be spelled with the alphabet."""
+    """Load a word model. Raise UsageError if it is missing or damaged, or if the alphabet cannot spell its words."""
     model = load(path)
     odd = unspellable(model.words, alphabet)
     if not model.words or len(odd) > (1 - ENOUGH) * len(model.words):
@@ -96,7 +96,7 @@ def load_words(path: str | None, alphabet: Alphabet) -> WordModel:
 
 
 def load_characters(path: str | None, alphabet: Alphabet) -> WordModel:
-    """Load a model of characters. Raises UsageError like `load_words`, and for a model of words."""
+    """Load a character model. Raise UsageError if it is missing, damaged, or does not fit the alphabet."""
     model = load(path)
     if any(len(word) > 1 for word in model.words):
         raise UsageError(f"decoder.lm={path}: a model of words; use decoder=beam_lm, or estimate a model of characters "
@@ -109,14 +109,14 @@ def load_characters(path: str | None, alphabet: Alphabet) -> WordModel:
 
 
 def load(path: str | None) -> WordModel:
-    """Load a model of words or characters, preferably a KenLM binary. Raises UsageError if missing or damaged."""
+    """Load a word or character model; in a folder, prefer the KenLM binary. Raise UsageError if missing or damaged."""
     file = locate("lm", path, [BINARY, ARPA], "an ARPA file, a KenLM binary, or a folder written by src/lm.py")
     return _read(file, file.stat().st_mtime_ns)
 
 
 @functools.lru_cache(maxsize=8)
 def _read(file: Path, changed: int) -> WordModel:
-    """Read a model once for all decoders. changed: the file's modification time, so that changes are noticed."""
+    """Read a model file once for all decoders, and again if `changed` (its modification time) differs."""
     with file.open("rb") as opened:
         is_binary = opened.read(len(MAGIC)) == MAGIC
     vocabulary = read_binary_words(file) if is_binary else read_unigrams(file)
@@ -126,7 +126,7 @@ def _read(file: Path, changed: int) -> WordModel:
         try:
             ngrams = kenlm.Model(str(file), config)
         except (OSError, RuntimeError, MemoryError, UnicodeDecodeError) as error:
-            reason = " ".join(str(error).split())[-200:]  # KenLM begins with lines of its source code
+            reason = " ".join(str(error).split())[-200:]  # KenLM's messages begin with lines of its source code
             raise UsageError(f"{file}: KenLM cannot read it: {reason}") from error
     words = sorted(word for word in vocabulary if word.lower() not in MARKS)
     if any(word not in ngrams for word in words):
@@ -136,7 +136,7 @@ def _read(file: Path, changed: int) -> WordModel:
 
 @contextmanager
 def _silence_stderr() -> Iterator[None]:
-    """Discard output to the file descriptor of stderr, because KenLM writes advice there without using Python."""
+    """Discard output to the file descriptor of stderr, because KenLM's C++ code prints advice there."""
     stderr, null = os.dup(2), os.open(os.devnull, os.O_WRONLY)
     os.dup2(null, 2)
     os.close(null)
@@ -148,12 +148,12 @@ def _silence_stderr() -> Iterator[None]:
 
 
 def units(words: Sequence[str], unit: str) -> list[str]:
-    """Split a sentence of words into the units of a model, words or characters."""
+    """Split a sentence into the units of a model, which are words or characters."""
     return list(words) if unit == "word" else [SPACE if c == " " else c for c in " ".join(words)]
 
 
 Fit: TypeAlias = dict[str, float]
-"""Numbers of sentences and words, and measures of fit. oov_rate is the share of words that the model does not know."""
+"""Measures of a model's fit to sentences, by name. oov_rate is the share of words that the model does not know."""
 
 
 def fit(ngrams: kenlm.Model, sentences: Iterable[Sequence[str]], unit: str) -> Fit:
@@ -180,7 +180,7 @@ def fit(ngrams: kenlm.Model, sentences: Iterable[Sequence[str]], unit: str) -> F
 
 
 def install(file: Path, folder: Path, language: str) -> dict[str, object]:
-    """Write a lower-case copy of a model and its word list into a folder, and return the record. Raises UsageError."""
+    """Write a lower-case copy of a model, and its word list, to a folder. Return the model's record."""
     lower_case(file, folder / ARPA, language)
     words = sorted(set(read_unigrams(folder / ARPA)) - set(MARKS))
     write(folder / WORDS, "".join(f"{word}\n" for word in words))
@@ -189,15 +189,15 @@ def install(file: Path, folder: Path, language: str) -> dict[str, object]:
 
 MAGIC = b"mmap lm"  # the beginning of every KenLM binary; other files are read as ARPA
 FORMAT = MAGIC + b" http://kheafield.com/code format version 5\n"
-HAS_WORDS = 100  # place of the header's byte that is not 0 if the words are stored at the end of the file
-FIRST = b"<unk>\0"  # the first word; each word ends with a zero byte
+HAS_WORDS = 100  # index of the header byte that is not 0 if the words are stored at the end of the file
+FIRST = b"<unk>\0"  # the first word in a file; a zero byte ends each word
 
 
 def read_binary_words(file: Path) -> list[str]:
-    """Return the words of a KenLM binary, <unk> first. Raises UsageError for other formats and missing words."""
+    """Return the words of a KenLM binary, <unk> first. Raise UsageError for an unknown format or missing words."""
     with file.open("rb") as opened, mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ) as content:
         if content[: len(FORMAT)] != FORMAT or len(content) <= HAS_WORDS:
-            raise UsageError(f"{file}: a damaged KenLM binary, or one of another format than 5")
+            raise UsageError(f"{file}: a damaged KenLM binary, or one in a format other than 5")
         if not content[HAS_WORDS]:
             raise UsageError(f"{file}: contains no words; build_binary includes them unless an option prevents it")
         begin = content.rfind(FIRST)

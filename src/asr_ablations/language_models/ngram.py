@@ -1,4 +1,4 @@
-"""N-gram models in ARPA files: reading, converting, and estimating them in Python or with KenLM's program lmplz."""
+"""Read, convert and estimate n-gram models in ARPA files, in Python or with KenLM's program lmplz."""
 
 import gzip
 import math
@@ -21,7 +21,7 @@ Entry = tuple[tuple[str, ...], float, float | None]
 
 
 def read_unigrams(file: Path) -> list[str]:
-    """Return the words of an ARPA file, including <s> and other marks. Raises UsageError if there are none."""
+    """Return the words of an ARPA file, including marks such as <s>. Raise UsageError if there are none."""
     words: list[str] = []
     with open_text(file) as lines:
         section = dropwhile(lambda line: not line.startswith("\\1-grams:"), lines)
@@ -37,7 +37,7 @@ def read_unigrams(file: Path) -> list[str]:
 
 @contextmanager
 def open_text(file: Path) -> Iterator[Iterable[str]]:
-    """Open the lines of a text file, plain or .gz. Raises UsageError if it is damaged or not UTF-8."""
+    """Open a text file (plain or .gz) as an iterable of lines. Raise UsageError if it is damaged or not UTF-8."""
     try:
         with gzip.open(file, "rb") if file.suffix == ".gz" else file.open("rb") as content:
             lines = enumerate(content, start=1)
@@ -47,7 +47,7 @@ def open_text(file: Path) -> Iterator[Iterable[str]]:
 
 
 def write_arpa(file: Path, orders: Sequence[Sequence[Entry]]) -> None:
-    """Write an ARPA file of n-grams, given the entries of each order. The file appears when it is complete."""
+    """Write an ARPA file with the entries of each n-gram order. The file appears only when it is complete."""
     with whole_file(file) as temporary, temporary.open("w", encoding="utf-8") as output:
         output.write("\\data\\\n")
         output.writelines(f"ngram {n}={len(entries)}\n" for n, entries in enumerate(orders, start=1))
@@ -60,7 +60,7 @@ def write_arpa(file: Path, orders: Sequence[Sequence[Entry]]) -> None:
 
 
 def lower_case(source: Path, target: Path, language: str) -> None:
-    """Write a copy of an ARPA file in lower case and NFC. Raises UsageError if two words would become equal."""
+    """Write a copy of an ARPA file in lower case and NFC. Raise UsageError if two words would become equal."""
     originals: dict[str, str] = {}
     for word in read_unigrams(source):
         if (lowered := lower(clean(word), language)) in originals:
@@ -78,7 +78,7 @@ FALLBACK = (0.0, 0.5, 1.0, 1.5)
 
 
 def estimate(sentences: Iterable[Sequence[str]], order: int, prune: Sequence[int]) -> list[list[Entry]]:
-    """Estimate the entries of each order, 2 or more. prune: n-grams up to this count are left out, for each order."""
+    """Estimate the n-gram entries of each order (at least 2 orders). prune: highest count to omit, for each order."""
     raw = _count(sentences, order)
     adjusted = [_adjust(raw[n], raw[n + 1]) for n in range(order - 1)] + [dict(raw[-1])]
     adjusted[0].pop((BEGIN,), None)
@@ -93,7 +93,7 @@ def estimate(sentences: Iterable[Sequence[str]], order: int, prune: Sequence[int
 
 
 def _count(sentences: Iterable[Sequence[str]], order: int) -> list[Counter[Gram]]:
-    """Count the n-grams of the sentences, with one counter for each order."""
+    """Count the n-grams in sentences, with one counter for each order."""
     counts: list[Counter[Gram]] = [Counter() for _ in range(order)]
     for sentence in sentences:
         padded = (BEGIN, *sentence, END)
@@ -109,8 +109,9 @@ def _adjust(raw: Counter[Gram], longer: Counter[Gram]) -> dict[Gram, int]:
 
 
 def _count_counts(adjusted: dict[Gram, int], raw: Counter[Gram], numbers: dict[str, int]) -> Counter[int]:
-    """Return the number of n-grams with each count. Like lmplz, use the raw count of one n-gram: the last one, sorted
-    by the number of its last word, then of the word before it, and so on. This changes discounts in a small corpus.
+    """Return the number of n-grams with each adjusted count. Like lmplz, use the raw count for one n-gram: the last one
+    if sorted by the number of its last word, then of the word before it, and so on. This affects discounts in a small
+    corpus.
     """
     counted = Counter(adjusted.values())
     last = max(adjusted, key=lambda gram: [numbers[word] for word in reversed(gram)])
@@ -137,7 +138,7 @@ def _weigh(
     backoffs: dict[Gram, float],
 ) -> None:
     """Add the probabilities of one order, interpolated with the order below, and the back-off weights of its contexts.
-    The whole count of a pruned n-gram goes to the back-off.
+    The whole count of a pruned n-gram is added to the back-off weight.
     """
     totals: dict[Gram, int] = defaultdict(int)
     freed: dict[Gram, float] = defaultdict(float)
@@ -146,7 +147,7 @@ def _weigh(
         freed[gram[:-1]] += discounts[min(count, 3)] if gram in used else count
     for context, total in totals.items():
         backoffs[context] = freed[context] / total
-    if () in totals:  # unigrams: all words, including <unk>, share the rest equally
+    if () in totals:  # unigrams: all words, including <unk>, share the remaining probability equally
         share = backoffs.pop(()) / (len(counts) + 1)
         probabilities[UNKNOWN,] = share
     for gram in used:
@@ -158,32 +159,32 @@ def _weigh(
 def _list_entries(
     n: int, used: set[Gram], probabilities: dict[Gram, float], backoffs: dict[Gram, float], last: bool
 ) -> list[Entry]:
-    """Return the sorted entries of the n-grams with n + 1 words. The last order has no back-off weights."""
+    """Return the sorted entries of the n-grams with n + 1 words. The highest order has no back-off weights."""
 
     def entry(gram: Gram) -> Entry:
         backoff = None if last else math.log10(backoffs.get(gram, 1.0)) + 0.0
         return gram, math.log10(probabilities[gram]), backoff
 
     special: list[Entry] = []
-    if n == 0:  # a sentence's start is never predicted
+    if n == 0:  # <s> is never predicted, so its probability has no meaning
         special = [entry((UNKNOWN,)), ((BEGIN,), 0.0, math.log10(backoffs.get((BEGIN,), 1.0)))]
     return special + [entry(gram) for gram in sorted(used)]
 
 
 def find_program(name: str) -> Path | None:
-    """Return the path of a program on the PATH or next to Python (see `make lmplz`), or None if it is missing."""
+    """Return the path of a program on the PATH or next to Python (where `make lmplz` installs it), or None."""
     program = shutil.which(name) or shutil.which(name, path=str(Path(sys.executable).parent))
     return Path(program) if program else None
 
 
 def run_lmplz(program: Path, text: Path, arpa: Path, order: int, prune: Sequence[int]) -> None:
-    """Write an ARPA file from a text with one sentence per line. Raises UsageError with the end of lmplz's output."""
+    """Estimate an ARPA file with lmplz from a text file with one sentence per line. Raise UsageError if lmplz fails."""
     options = ["-o", str(order), "--discount_fallback", "--skip_symbols", "-S", "20%", "-T", f"{arpa.parent}/"]
     run_program(arpa, program, *options, "--prune", *map(str, prune), "--text", text, "--arpa")
 
 
 def run_program(target: Path, *command: str | Path) -> None:
-    """Run a program with the file to write as its last argument. Raises UsageError with the end of its output."""
+    """Run a program whose last argument is the output file. Raise UsageError with the end of its output if it fails."""
     with whole_file(target) as output:
         process = subprocess.run([*command, output], capture_output=True, text=True, check=False)
         if process.returncode:

@@ -1,6 +1,6 @@
-"""A recurrent language model over letters: an LSTM that predicts each letter of a sentence, and the end.
+"""Train and use a language model over letters: an LSTM that predicts each letter of a sentence, and its end.
 
-It gives any text a probability, even unknown words (Sutskever et al. 2011; for models over words, Mikolov et al. 2010).
+It assigns a probability to any text, even to unknown words (Sutskever et al. 2011; for words, Mikolov et al. 2010).
 """
 
 import math
@@ -21,7 +21,7 @@ IGNORED = -100  # marks padding among the targets
 
 
 class LetterLSTM(nn.Module):
-    """An LSTM over `letters`, which include the space. width: units of each layer. dropout: rate between layers."""
+    """An LSTM over `letters`, including space. width: units per layer. dropout: rate before and after each layer."""
 
     def __init__(self, letters: str, *, width: int, layers: int, dropout: float = 0.0) -> None:
         super().__init__()
@@ -33,7 +33,7 @@ class LetterLSTM(nn.Module):
         self.output = nn.Linear(width, len(letters) + 1)
 
     def forward(self, texts: Sequence[str]) -> torch.Tensor:
-        """Return log P (B,) in nats of each text, including its end."""
+        """Return the log-probability (B,) in nats of each text, including its end."""
         codes = [torch.tensor([END, *(self.numbers[letter] for letter in text), END]) for text in texts]
         padded = pad_sequence(codes, batch_first=True, padding_value=IGNORED).to(self.output.weight.device)
         inputs, targets = padded[:, :-1].clamp(min=END), padded[:, 1:]
@@ -44,7 +44,7 @@ class LetterLSTM(nn.Module):
 
     @torch.no_grad()
     def scores(self, texts: Sequence[str], batch: int = 256) -> list[float]:
-        """Return log P of each text in nats, computed without dropout and gradients."""
+        """Return the log-probability of each text in nats, computed without dropout and gradients."""
         self.eval()
         return [score for i in range(0, len(texts), batch) for score in self(texts[i : i + batch]).tolist()]
 
@@ -59,7 +59,7 @@ def train(
     seed: int,
     advance: Callable[[float], None],
 ) -> None:
-    """Train with Adam; the learning rate falls linearly to 0. `advance` is called with the sentences of each step."""
+    """Train with Adam and a learning rate that falls linearly to 0. advance: called with each step's sentence count."""
     generator = torch.Generator().manual_seed(seed)
     optimizer = torch.optim.Adam(model.parameters(), lr=lr)
     steps = epochs * math.ceil(len(sentences) / batch)
@@ -79,7 +79,7 @@ def train(
 
 
 def fit(model: LetterLSTM, sentences: Iterable[Sequence[str]]) -> Fit:
-    """Measure how well the model fits sentences, as `model.fit` does, leaving out sentences with unknown letters."""
+    """Measure a model's fit to sentences, by the same measures as for n-grams. Skip sentences with unknown letters."""
     letters = set(model.letters)
     texts = [text for words in sentences if letters.issuperset(text := " ".join(words))]
     total, words = sum(model.scores(texts)), sum(len(text.split()) for text in texts)
@@ -95,13 +95,13 @@ def fit(model: LetterLSTM, sentences: Iterable[Sequence[str]]) -> Fit:
 
 
 def save(model: LetterLSTM, folder: Path) -> None:
-    """Write the model into a folder."""
+    """Write a model to a folder."""
     sizes = {"letters": model.letters, "width": model.width, "layers": model.layers}
     torch.save({**sizes, "state_dict": model.state_dict()}, folder / RECURRENT)
 
 
 def load(path: str | None) -> tuple[LetterLSTM, Path]:
-    """Load a model of src/lm.py lm=lstm from a folder or file, without executing its content. Raises UsageError."""
+    """Load a model that src/lm.py lm=lstm wrote, from a folder or file. Nothing in the file is executed."""
     file = locate("lm", path, [RECURRENT], f"a folder with {RECURRENT}: src/lm.py lm=lstm writes one")
     read = read_checkpoint(file)
     try:

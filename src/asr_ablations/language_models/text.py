@@ -1,4 +1,4 @@
-"""Sentences from which a language model is estimated, and their sources."""
+"""Collect the sentences from which a language model is estimated, and describe their sources."""
 
 import hashlib
 from collections.abc import Callable, Sequence
@@ -15,10 +15,10 @@ from asr_verdicts.files import Json
 def collect(
     corpus: Corpus, alphabet: Alphabet, text: str | None, include: Sequence[str]
 ) -> tuple[list[list[str]], list[Json]]:
-    """Return the training transcripts or the lines of a text file, plus the transcripts of the sets in `include`.
+    """Return training transcripts or the lines of a text file, plus the transcripts of the sets in `include`.
 
-    The sentences are lists of words. The second list describes their sources for the model's record.
-    Raises UsageError for an unknown set, an unreadable file, and a text mostly written in other letters.
+    Each sentence is a list of words. The second returned list describes the sources for the model's record. Raise
+    UsageError for an unknown set, an unreadable file, or a text in which most lines contain other letters.
     """
     held_out = list(dict.fromkeys([*corpus.validation, *corpus.test]))
     for name in include:
@@ -42,14 +42,14 @@ def collect(
 
 
 def transcripts(corpus: Corpus, name: str) -> list[str]:
-    """Return the transcripts of the usable utterances of a set. name: "train", or a split."""
+    """Return the transcripts of the usable utterances in a set. name: train or another split."""
     return [*corpus.read_set(name).usable().strings("text")]
 
 
 def _read_text(path: Path, alphabet: Alphabet, normalised: Callable[[str], str]) -> list[str]:
-    """Return the normalised lines of a text file, without lines that contain characters outside the alphabet.
+    """Return the normalised lines of a text file. Omit lines that contain characters outside the alphabet.
 
-    Raises UsageError for an unreadable file, or if more than half of the lines contain such characters.
+    Raise UsageError if the file cannot be read, or if more than half of the lines contain such characters.
     """
     try:
         with open_text(path) as lines:
@@ -74,6 +74,5 @@ class LanguageModelSource(Protocol):
     def __call__(self, corpus: Corpus, alphabet: Alphabet, folder: Path) -> dict[str, object]:
         """Write lm.arpa and words.txt, or lm.pt. Return the model's record: unit, estimator, vocabulary, sources, …
 
-        The corpus need not be prepared; models from other sources do not use it. Raises UsageError for missing or
-        damaged texts or files.
+        The corpus may be missing if the source does not use it. Raise UsageError for missing or damaged texts or files.
         """

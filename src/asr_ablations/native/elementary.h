@@ -1,4 +1,4 @@
-// Functions of one number that the compiler vectorises, aligned memory, and tasks on several threads.
+// Elementary functions that the compiler can vectorise, aligned buffers, and parallel execution on several threads.
 #pragma once
 #include <algorithm>
 #include <atomic>
@@ -13,18 +13,18 @@
 #include <thread>
 #include <vector>
 
-// A loop with independent iterations.
+// Marks a loop whose iterations are independent, so the compiler may vectorise it.
 #define EACH _Pragma("omp simd")
 
-// e^x within 2 units in the last place; 0 below -87, finite above 88. NaN stays NaN, because its comparisons are false.
+// e^x within 2 units in the last place; 0 below -87, finite above 88. NaN stays NaN, because comparisons with it are false.
 static inline float exponential(float x) {
   float clamped = x < -87.0f ? -87.0f : x;
   clamped = clamped > 88.0f ? 88.0f : clamped;
-  const float magic = 12582912.0f;  // 1.5 · 2^23: adding it rounds to a whole number
+  const float magic = 12582912.0f;  // 1.5 · 2^23: adding and subtracting it rounds to a whole number
   float whole = (clamped * 1.44269504f + magic) - magic;
-  float r = clamped - whole * 0.693359375f;  // ln 2 in two parts; the first has few bits, so that this is exact
+  float r = clamped - whole * 0.693359375f;  // ln 2 is split in two; the first part has few bits, so this product is exact
   r = r + whole * 2.12194440e-4f;
-  float p = 1.9875691500e-4f;  // Cephes, expf
+  float p = 1.9875691500e-4f;  // coefficients of expf in Cephes
   p = p * r + 1.3981999507e-3f;
   p = p * r + 8.3334519073e-3f;
   p = p * r + 4.1665795894e-2f;
@@ -39,7 +39,7 @@ static inline float exponential(float x) {
 
 static inline float sigmoid(float x) { return 1.0f / (1.0f + exponential(-x)); }
 
-// tanh x with a relative error below 2e-7. A series is used where 1 - 2 / (e^2x + 1) would lose digits (Cephes, tanhf).
+// tanh x with a relative error below 2e-7. Near 0, a series avoids the loss of digits in 1 - 2 / (e^2x + 1) (Cephes, tanhf).
 static inline float hyperbolic_tangent(float x) {
   float far = 1.0f - 2.0f / (1.0f + exponential(x + x));
   float z = x * x;
@@ -52,13 +52,13 @@ static inline float hyperbolic_tangent(float x) {
   return z < 0.390625f ? near : far;
 }
 
-// ln x for 1 ≤ x ≤ 3, the range of e^a + e^b + e^c if the largest exponent is 0.
+// ln x for 1 ≤ x ≤ 3, which is the range of e^a + e^b + e^c if the largest exponent is 0.
 static inline float logarithm(float x) {
   bool large = x > 1.41421356f, larger = x > 2.82842712f;
   float m = x * (larger ? 0.25f : large ? 0.5f : 1.0f);
   float whole = larger ? 2.0f : large ? 1.0f : 0.0f;
   float f = m - 1.0f, z = f * f;
-  float p = 7.0376836292e-2f;  // Cephes, logf
+  float p = 7.0376836292e-2f;  // coefficients of logf in Cephes
   p = p * f - 1.1514610310e-1f;
   p = p * f + 1.1676998740e-1f;
   p = p * f - 1.2420140846e-1f;
@@ -72,7 +72,7 @@ static inline float logarithm(float x) {
 
 static inline long rounded_up(long n, long to) { return (n + to - 1) / to * to; }
 
-// Uninitialised memory, aligned to cache lines.
+// Owns uninitialised memory that is aligned to cache lines.
 template <class T>
 struct Buffer {
   T* data;
@@ -86,8 +86,8 @@ struct Buffer {
   void zero(long count) { std::memset(data, 0, count * sizeof(T)); }
 };
 
-// Calls task(0) to task(count - 1) on `threads` threads. Results do not depend on the number of threads, because no two
-// tasks write to the same place, and sums over tasks are computed afterwards, in the order of the tasks.
+// Calls task(0) to task(count - 1) on `threads` threads. Tasks must not write to the same memory, and callers must sum over
+// tasks afterwards, in the order of the tasks. Results then do not depend on the number of threads.
 template <class Task>
 static void in_parallel(long threads, long count, const Task& task) {
   std::atomic<long> next{0};
@@ -99,7 +99,7 @@ static void in_parallel(long threads, long count, const Task& task) {
     try {
       helpers.emplace_back(work);
     } catch (const std::system_error&) {
-      break;  // the system allows no more threads, so the existing ones do the work
+      break;  // the system allows no more threads, so the existing threads do all the work
     }
   }
   work();

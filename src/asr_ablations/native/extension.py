@@ -1,6 +1,7 @@
-"""Choose, compile and load the native library of C++ code, which is compiled once per machine.
+"""Choose, compile and load the native library, whose C++ code is compiled once per machine.
 
-The key `native` chooses the target: `auto` is the best for this processor, or PyTorch's operations without a compiler.
+The key `native` selects the target. `auto` selects the best target for this processor, or PyTorch's operations if there
+is no compiler.
 """
 
 import ctypes
@@ -30,7 +31,7 @@ TARGETS = {
 }
 """Instruction sets, best first, each with the flags that /proc/cpuinfo lists for it."""
 MULTIPLY_BFLOAT16 = ("amx_bf16", "avx512_bf16")
-"""Targets with an instruction for bfloat16 products. Others round operands to bfloat16 and multiply in float32."""
+"""Targets with an instruction for bfloat16 products. Other targets round inputs to bfloat16 and multiply in float32."""
 MACHINES = {
     "amx_bf16": "-march=x86-64-v4 -mamx-tile -mamx-bf16",
     "avx512_bf16": "-march=x86-64-v4 -mavx512bf16",
@@ -41,40 +42,40 @@ FLAGS = (
     *("-std=c++17", "-O3", "-shared", "-fPIC", "-pthread", "-fopenmp-simd", "-mprefer-vector-width=512"),
     *("-fno-math-errno", "-fno-trapping-math", "-ffp-contract=fast"),
 )
-"""Compiler flags. None of them lets the compiler ignore NaNs or change the order of sums."""
-EXTRA: tuple[str, ...] = ()  # additional flags, for sanitizers
+"""Compiler flags. None of them allows the compiler to ignore NaNs or to change the order of sums."""
+EXTRA: tuple[str, ...] = ()  # additional compiler flags, such as those for sanitizers
 COMPILERS = ("g++", "c++", "clang++")
 SOURCES = sorted([*Path(__file__).parent.glob("*.cpp"), *Path(__file__).parent.glob("*.h")])
 
 
 class NativeError(Exception):
-    """The library is not available on this machine; the message gives the reason."""
+    """The native library is not available on this machine. The message gives the reason."""
 
 
 _active: tuple[str, ctypes.CDLL] | None = None
 
 
 def active() -> ctypes.CDLL | None:
-    """Return the library that this process uses, or None if it uses PyTorch's operations."""
+    """Return the native library if this process uses it, or None if it uses PyTorch's operations."""
     return None if _active is None else _active[1]
 
 
 def resolved() -> str:
-    """Return the target that this process uses, as runs record it, or "none" if it uses PyTorch's operations."""
+    """Return the target that this process uses, or "none" if it uses PyTorch's operations. Runs record this name."""
     return NONE if _active is None else _active[0]
 
 
 def check(value: object) -> None:
-    """Raise UsageError if the key `native` cannot have this value."""
+    """Raise UsageError unless `value` is a valid value of the key `native`."""
     if value is not False and value not in (AUTO, *TARGETS):
         raise choices("native", value, [AUTO, "false", *TARGETS])
 
 
 def use(value: str | bool) -> str:
-    """Apply a value of the key `native` to this process, and return the target, or "none".
+    """Let this process use the library for a value of the key `native`. Return the target, or "none".
 
-    auto never fails: it prints the reason if the library is not available. Raises UsageError if this machine cannot
-    run or compile a given target.
+    auto never fails: it prints the reason if the library is not available. For other values, raise UsageError if this
+    machine cannot run or compile the target.
     """
     global _active
     check(value)
@@ -91,12 +92,12 @@ def use(value: str | bool) -> str:
 
 @cache
 def _say(line: str) -> None:
-    """Print a line to stderr, only once per process."""
+    """Print a message to stderr, but only once per process."""
     print(line, file=sys.stderr, flush=True)
 
 
 def load_best() -> tuple[str, ctypes.CDLL]:
-    """Return the best target that this machine can run, and its library. Raises NativeError if there is none."""
+    """Return the best target that this machine can run, and its library. Raise NativeError if there is none."""
     words = processor_words()
     reason = NativeError(f"no target for this processor ({platform.machine()}; expected {', '.join(TARGETS)})")
     for target in (name for name, needed in TARGETS.items() if words.issuperset(needed)):
@@ -109,7 +110,7 @@ def load_best() -> tuple[str, ctypes.CDLL]:
 
 @cache
 def processor_words() -> frozenset[str]:
-    """Read the processor's flags from /proc/cpuinfo; empty on systems other than Linux."""
+    """Return the processor's flags from /proc/cpuinfo, or nothing on systems other than Linux."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
@@ -119,10 +120,10 @@ def processor_words() -> frozenset[str]:
 
 @cache
 def load(target: str) -> ctypes.CDLL:
-    """Load the library for a target, compiled on first use. Raises NativeError."""
+    """Load the library for a target, and compile it on first use. Raise NativeError if the target cannot be used."""
     if not processor_words().issuperset(TARGETS[target]):
         raise NativeError(f"this processor lacks {target}")
-    if target == "amx_bf16":  # a process must ask Linux for AMX tiles
+    if target == "amx_bf16":  # Linux allows AMX tiles only to processes that request them
         arch_prctl, request, tile_data = 158, 0x1023, 18  # ARCH_REQ_XCOMP_PERM, on x86-64
         if ctypes.CDLL(None).syscall(arch_prctl, request, tile_data) != 0:
             raise NativeError(f"the system does not grant {target}")
@@ -135,7 +136,7 @@ def load(target: str) -> ctypes.CDLL:
 
 
 def compiler() -> list[str]:
-    """Return the command of the C++ compiler, which is CXX if set. Raises NativeError if there is no compiler."""
+    """Return the command of the C++ compiler: CXX if set, or the first one found. Raise NativeError if none exists."""
     words = shlex.split(os.environ.get("CXX", ""))
     for name in words[:1] or COMPILERS:
         if path := shutil.which(name):
@@ -144,16 +145,16 @@ def compiler() -> list[str]:
 
 
 def build(target: str) -> Path:
-    """Return the library file of a target, whose name has a hash of sources, flags and compiler.
+    """Return the library file of a target, and compile it if necessary. Raise NativeError or OSError if that fails.
 
-    If several processes need it, one compiles and the others wait. A damaged file is compiled again. Raises
-    NativeError or OSError.
+    The file name contains a hash of sources, flags and compiler. If several processes need the file, one of them
+    compiles it and the others wait. A damaged file is compiled again.
     """
     command = compiler()
     sources = {source.name: sha256(source) for source in [*SOURCES, Path(command[0]).resolve()]}
     key = content_key(command=command, flags=[*FLAGS, *EXTRA, MACHINES[target]], sources=sources)
     caches = Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"))
-    path = caches / "asr-ablations" / "native" / f"{target}-{key}.so"  # all checkouts of a user share it
+    path = caches / "asr-ablations" / "native" / f"{target}-{key}.so"  # all checkouts of a user share this file
     if _is_whole(path):
         return path
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -167,7 +168,7 @@ def build(target: str) -> Path:
 
 
 def _is_whole(path: Path) -> bool:
-    """Return whether a library matches the hash in its .sha256 file. Loading a truncated one raises SIGBUS."""
+    """Return whether a library file matches the hash in its .sha256 file. Loading a truncated file raises SIGBUS."""
     try:
         return path.with_suffix(".sha256").read_text(encoding="utf-8") == sha256(path)
     except (OSError, UnicodeDecodeError):
@@ -175,7 +176,7 @@ def _is_whole(path: Path) -> bool:
 
 
 def compile_to(path: Path, command: list[str], options: list[str]) -> None:
-    """Compile the library into a file. Raises NativeError with the first error of the compiler."""
+    """Compile the library to a file. Raise NativeError with the compiler's first error if that fails."""
     source = next(source for source in SOURCES if source.suffix == ".cpp")
     line = [*command, *FLAGS, *EXTRA, *options, str(source), "-o", str(path)]
     result = subprocess.run(line, capture_output=True, text=True)

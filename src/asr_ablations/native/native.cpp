@@ -1,9 +1,9 @@
-// The functions that operations.py calls. They throw no exceptions, return no memory, and keep no state between calls.
+// The functions that operations.py calls. They throw no exceptions, return no memory and keep no state.
 #include "recurrence.h"
 #include "sequence.h"
 
 template <class Work>
-static int guarded(const Work& work) {  // returns 0, or 1 if memory runs out
+static int guarded(const Work& work) {  // returns 0 on success, or 1 if memory runs out
   try {
     work();
     return 0;

@@ -1,7 +1,7 @@
-"""The operations of the native library, with gradients. Each one replaces a part of a training step in PyTorch.
+"""Call the native library's operations, with gradients. Each of them replaces a part of a training step in PyTorch.
 
-They serve training on a CPU, in float32 or with bfloat16 products. If `usable` is false (evaluation, export, other
-devices and types, function transforms), callers use PyTorch's operations.
+The operations support training on a CPU, in float32 or with bfloat16 products. Callers use PyTorch's operations if
+`usable` is false: in evaluation, in export, on other devices, with other types, and in function transforms.
 """
 
 import ctypes
@@ -18,11 +18,11 @@ from asr_ablations.native.extension import active
 
 _long, _pointer, _double = ctypes.c_int64, ctypes.c_void_p, ctypes.c_double
 KINDS = {"lstm": (0, 4), "gru": (1, 3), "tanh": (2, 1), "clipped": (3, 1)}
-"""For each kind of cell: its number in recurrence.h, and its number of gates."""
+"""For each kind of cell, its number in recurrence.h and its number of gates."""
 
 
 class Cell(NamedTuple):
-    """A recurrent layer of one direction.
+    """One direction of a recurrent layer.
 
     - kind: a key of KINDS
     - weights: input weights, recurrent weights, input bias and recurrent bias, stacked as in torch.nn
@@ -66,7 +66,7 @@ class _Paths(ctypes.Structure):
 
 
 def usable(*tensors: torch.Tensor) -> bool:
-    """Return whether the library can process these tensors: float32 on a CPU, with gradients enabled, not traced."""
+    """Return whether the native library can process the tensors: float32, on a CPU, with gradients, and not traced."""
     return (
         active() is not None
         and torch.is_grad_enabled()
@@ -104,10 +104,10 @@ def _lengths(lengths: torch.Tensor) -> torch.Tensor:
 def recurrence(
     x: torch.Tensor, lengths: torch.Tensor, cells: Sequence[Cell], *, concatenate: bool, bfloat16: bool
 ) -> torch.Tensor:
-    """(x (B, T, D), lengths (B,)) → (B, T, H), the sum of one or two cells; (B, T, 2 H) if concatenated.
+    """Compute (B, T, H) from x (B, T, D) and lengths (B,): the sum of one or two cells, or (B, T, 2 H) if concatenated.
 
-    The second cell reads each utterance from its end. The output is 0 past a length. With `bfloat16`, the factors of
-    products are rounded to bfloat16 and their sums are float32; weights and states stay float32.
+    The second cell reads each utterance from its end. The output is 0 past a length. With `bfloat16`, the inputs of
+    products are rounded to bfloat16, and their sums are float32. Weights and states stay in float32.
     """
     first = cells[0]
     settings = first.kind, first.ceiling, concatenate, bfloat16, (x.shape, first.weights[1].shape[1])
@@ -165,7 +165,7 @@ def batch_norm(
     low: float,
     high: float,
 ) -> torch.Tensor:
-    """Normalise x (B, T, …, D) over valid positions, clip it to low..high, and set padding to 0.
+    """Normalise x (B, T, …, D) over valid positions, clip the result to low..high, and set padding to 0.
 
     This also updates the running mean and variance. x must have two or more valid positions.
     """
@@ -216,9 +216,9 @@ def _norm(saved: Sequence[torch.Tensor], rest: Sequence[float]) -> _Norm:
 
 
 def dropout(x: torch.Tensor, rate: float) -> torch.Tensor:
-    """Set each number of x to 0 with probability `rate` and multiply the others by 1 / (1 - rate).
+    """Set each element of x to 0 with probability `rate`, and multiply the other elements by 1 / (1 - rate).
 
-    One number from torch's global generator seeds the mask.
+    The seed of the mask is one number from torch's global random generator.
     """
     seed = int(torch.empty((), dtype=torch.int64).random_(-(2**63), None))
     return _Dropout.apply(x, rate, seed)
@@ -245,10 +245,10 @@ def _drop(x: torch.Tensor, rate: float, seed: int) -> torch.Tensor:
 
 
 def ctc(log_probs: torch.Tensor, targets: torch.Tensor, lengths: torch.Tensor, counts: torch.Tensor) -> torch.Tensor:
-    """Compute the CTC loss (B,) in nats of log_probs (B, T, V) for concatenated targets; blank is 0.
+    """Compute the CTC loss (B,) in nats of log_probs (B, T, V) for concatenated targets. The blank has index 0.
 
-    counts (B,): number of labels of each utterance. The loss is infinite if the labels do not fit into the frames.
-    Raises ValueError for a label outside 1 to V - 1, and if the counts do not add up to the number of targets.
+    counts: number of labels of each utterance, (B,). The loss is infinite if the labels do not fit into the frames.
+      Raise ValueError for a label outside 1 to V - 1, or if the counts do not add up to the number of targets.
     """
     if int(counts.sum()) != len(targets) or bool((counts < 0).any()):
         raise ValueError(f"{len(targets)} targets: expected {int(counts.sum())}, the sum of the counts")

@@ -1,9 +1,9 @@
-// Matrix products. The left operand is read as it is or transposed into blocks; the right one is packed into panels that
-// fill the registers.
+// Matrix products. The left operand is read unchanged or transposed into blocks. The right operand is packed into panels
+// that fill the registers.
 //
-// A core with two units for float32 computes 2 · LANES multiply-adds per cycle, and would need an operand from memory for
-// each if none were reused. So a tile of ROWS × 3 vectors stays in registers: a step of k loads 3 vectors of the right
-// operand and ROWS numbers of the left for 3 · ROWS vector instructions.
+// A core with two float32 units computes 2 · LANES multiply-adds per cycle. Without reuse, each of them would load an operand
+// from memory. A tile of ROWS × 3 vectors of sums therefore stays in registers: each step of k loads 3 vectors of the right
+// operand and ROWS numbers of the left operand for 3 · ROWS vector instructions.
 #pragma once
 #include "elementary.h"
 #if defined(__AVX512BF16__) || defined(__AMX_BF16__)
@@ -11,18 +11,18 @@
 #endif
 
 #ifdef __AVX512F__
-constexpr long LANES = 16, ROWS = 8;  // 24 of 32 registers hold sums
+constexpr long LANES = 16, ROWS = 8;  // sums occupy 24 of the 32 registers
 #else
-constexpr long LANES = 8, ROWS = 4;  // 12 of 16
+constexpr long LANES = 8, ROWS = 4;  // sums occupy 12 of the 16 registers
 #endif
 constexpr long PANEL = 3 * LANES;
-constexpr long DEPTH = 128;  // words of k at a time: this part of a panel, 24 KB, stays in the first-level cache
+constexpr long DEPTH = 128;  // words of k at a time: such a part of a panel (24 KB) fits into the first-level cache
 #ifdef __AMX_BF16__
 constexpr long PAD = 32;  // a row of a tile has 32 bfloat16 numbers
 #else
 constexpr long PAD = 16;
 #endif
-// Widths are rounded up to PAD, so that loops over units and tiles have no remainder.
+// Widths are rounded up to a multiple of PAD, so loops over units and tiles have no remainder.
 
 typedef float Lanes __attribute__((vector_size(LANES * 4), aligned(4), may_alias));
 typedef uint32_t WordLanes __attribute__((vector_size(LANES * 4), aligned(4), may_alias));
@@ -32,16 +32,16 @@ static inline uint32_t bits_of(float x) {
   std::memcpy(&bits, &x, 4);
   return bits;
 }
-// bfloat16, rounded to nearest even: the upper half of a float32
+// Rounds a float32 to bfloat16 (nearest, ties to even), which is the upper half of a float32.
 static inline uint32_t upper_half(float x) {
   uint32_t bits = bits_of(x);
   return (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
 }
 
-// Number formats of operands. Products use words of 32 bits: one float32, or two bfloat16 that are neighbours in k.
+// Number formats of operands. Products use 32-bit words: one float32, or two bfloat16 numbers that are adjacent in k.
 struct Float32 {
   using Number = float;
-  static constexpr long PER_WORD = 1, DEEP = 1;  // DEEP: words of k are padded to a multiple of it
+  static constexpr long PER_WORD = 1, DEEP = 1;  // the number of words of k is padded to a multiple of DEEP
   static inline float narrow(float x) { return x; }
   static inline Lanes multiply_add(Lanes sum, uint32_t a, WordLanes b) {
     float number;
@@ -65,8 +65,8 @@ struct BFloat16 {
 #endif
 };
 #else
-// Without the instruction, numbers are rounded to bfloat16 and multiplied in float32. These products are exact, so only
-// the order of the sums differs.
+// Without a bfloat16 instruction, numbers are rounded to bfloat16 and multiplied in float32. These products are exact, so
+// results differ only by the order of the sums.
 struct BFloat16 : Float32 {
   static inline float narrow(float x) {
     uint32_t bits = upper_half(x) << 16;
@@ -86,25 +86,25 @@ static void narrow_row(const float* from, typename Op::Number* to, long count, l
   for (long i = count; i < width; i++) to[i] = 0;
 }
 
-// Gates of `size` units each, which begin every `stride` rows of a padded matrix. Its other rows are 0.
+// Gates of `size` units each. In a padded matrix, a gate begins every `stride` rows, and the remaining rows are 0.
 struct Gates {
   long count, size, stride;
   long padded() const { return count * stride; }
-  long source(long padded_row) const {  // -1 for padding
+  long source(long padded_row) const {  // returns the row in the unpadded matrix, or -1 for padding
     long gate = padded_row / stride, unit = padded_row % stride;
     return unit < size ? gate * size + unit : -1;
   }
 };
 
 template <class Op>
-struct Panels {  // the right operand (k, n): [panel][word of k][PANEL]
+struct Panels {  // the right operand (k, n), stored as [panel][word of k][PANEL]
   long k, n, deep;
   Buffer<uint32_t> buffer;
   Panels(long k, long n) : k(k), n(n), deep(rounded_up(words<Op>(k), Op::DEEP)), buffer(deep * rounded_up(n, PANEL)) {}
   uint32_t* panel(long p) const { return buffer.data + p * deep * PANEL; }
 };
 
-// Packs a source (gates.count · gates.size, k) in float32, whose rows become columns of the operand.
+// Packs a float32 source (gates.count · gates.size, k). Its rows become the columns of the operand.
 template <class Op>
 static void pack_transposed(const float* source, const Gates& gates, Panels<Op>& to) {
   Buffer<typename Op::Number> row(to.deep * Op::PER_WORD);
@@ -121,7 +121,7 @@ static void pack_transposed(const float* source, const Gates& gates, Panels<Op>&
   }
 }
 
-// Packs a source whose rows are rows of the operand. row(k) points to row k; null stands for zeros.
+// Packs a source whose rows are the rows of the operand. row(k) points to row k, or is null if row k is zero.
 template <class Op, class Row>
 static void pack_rows(const Row& row, Panels<Op>& to) {
   using Number = typename Op::Number;
@@ -147,14 +147,14 @@ static void pack_rows(const Row& row, Panels<Op>& to) {
   }
 }
 
-// The left operand. Number (m, k) is in word at + m * by_row + (word of k) * by_word. If by_block is not 0, blocks of ROWS
-// rows begin every by_block words, and m counts from the first row of a block.
+// The left operand. Element (m, k) is in the word at + m * by_row + (word of k) * by_word. If by_block is not 0, a block of
+// ROWS rows begins every by_block words, and m counts from the first row of its block.
 struct Left {
   const uint32_t* at;
   long by_row, by_word, by_block;
 };
 
-// The transpose of a source (k, m) with rows `stride` numbers apart, in blocks of ROWS, or in whole rows for AMX tiles.
+// The transpose of a source (k, m) whose rows are `stride` numbers apart, stored in blocks of ROWS rows (AMX: in whole rows).
 template <class Op>
 struct Transposed {
   static constexpr bool BLOCKS = Op::DEEP == 1;
@@ -162,7 +162,7 @@ struct Transposed {
   Buffer<uint32_t> buffer;
   Transposed(const typename Op::Number* source, long k, long m, long stride)
       : deep(rounded_up(words<Op>(k), Op::DEEP)), buffer(deep * rounded_up(m, ROWS)) {
-    const long group = BLOCKS ? 1 : Op::DEEP;  // one cache line of each row at a time
+    const long group = BLOCKS ? 1 : Op::DEEP;  // reads one cache line of each row at a time
     for (long word = 0; word < deep; word += group)
       for (long first = 0; first < m; first += ROWS)
         for (long w = word; w < word + group; w++) put(source, k, w, first, std::min(ROWS, m - first), stride);
@@ -213,11 +213,11 @@ static inline void tile_of(long m, long deep, const uint32_t* a, const Left& lef
   if constexpr (M > 1) tile_of<Op, M - 1>(m, deep, a, left, b, sums, stride, add);
 }
 
-// Where sums of a tile are kept. If a panel is wider than the rest of a row, sums go through a copy, so that nothing is
-// written past the end.
+// The memory for the sums of a tile. If a panel is wider than the rest of a row, sums are computed in a copy, because writing
+// whole vectors would pass the end of the row.
 struct Sums {
   float *place, *at;
-  long stride, rows, width, step;  // step: from row to row of `at`
+  long stride, rows, width, step;  // step: distance between rows of `at`
   Sums(float* place, long stride, long rows, long width, float* copy, bool add) : place(place), stride(stride), rows(rows), width(width) {
     bool whole = width == PANEL;
     at = whole ? place : copy, step = whole ? stride : PANEL;
@@ -229,13 +229,13 @@ struct Sums {
   }
 };
 
-// Computes to (m, right.n) = left · right, or to += left · right with `add`. Each number is summed in the order of k for
-// any m, so the result of an utterance does not depend on other utterances in the batch.
+// Computes to = left · right, or to += left · right if `add` is set; to has shape (m, right.n). Each element is summed in the
+// order of k for any m, so an utterance's result does not depend on the other utterances in the batch.
 template <class Op>
 static void multiply(long m, const Left& left, const Panels<Op>& right, float* to, long stride, bool add) {
   float copy[ROWS * PANEL] = {};
-  for (long k = 0; k < right.deep || k == 0; k += DEPTH)  // once if k is 0: the sums are 0
-    for (long n = 0; n < right.n; n += PANEL)             // inner loop, so that this part of the left operand stays in a cache
+  for (long k = 0; k < right.deep || k == 0; k += DEPTH)  // runs once if k is 0, to set the sums to 0
+    for (long n = 0; n < right.n; n += PANEL)             // the inner loop, to keep this part of the left operand in a cache
       for (long row = 0; row < m; row += ROWS) {
         long rows = std::min(ROWS, m - row), block = left.by_block ? row / ROWS * left.by_block : row * left.by_row;
         Sums sums(to + row * stride + n, stride, rows, std::min(PANEL, right.n - n), copy, add || k > 0);
@@ -245,13 +245,13 @@ static void multiply(long m, const Left& left, const Panels<Op>& right, float* t
 }
 
 #ifdef __AMX_BF16__
-// With AMX, one tile product takes 16 rows of 32 numbers from the left operand and 16 words of 16 columns from a panel: 16 ·
-// 16 · 32 multiply-adds in 16 cycles, 16 times the rate of float32. Six tiles of sums use each tile of a panel twice.
+// One AMX tile product multiplies 16 rows of 32 numbers (left operand) by 16 words of 16 columns (panel). These are 16 · 16 ·
+// 32 multiply-adds in 16 cycles, 16 times the rate of float32. With six tiles of sums, each tile of a panel is used twice.
 struct alignas(64) TileShapes {
   uint8_t palette = 1, start = 0, reserved[14] = {};
   uint16_t bytes[16] = {};
   uint8_t rows[16] = {};
-  explicit TileShapes(long left) {  // tiles 0 to 5: sums; 6: left operand; 7: part of a panel
+  explicit TileShapes(long left) {  // tiles 0 to 5 hold sums, tile 6 the left operand, tile 7 a part of a panel
     for (int tile = 0; tile < 8; tile++) bytes[tile] = 64, rows[tile] = uint8_t(tile < 7 ? left : 16);
   }
 };
@@ -284,7 +284,7 @@ template <>
 void multiply<BFloat16>(long m, const Left& left, const Panels<BFloat16>& right, float* to, long stride, bool add) {
   alignas(64) float copy[32 * PANEL] = {};
   for (long row = 0, shaped = 0, rows; row < m; row += rows) {
-    // 32 rows at once, or 16, or the remaining ones, so that no tile reads or writes a missing row
+    // processes 32 or 16 rows at once, or the remaining ones, because no tile may access rows that do not exist
     const bool two = m - row >= 32;
     const long shape = std::min(16L, m - row);
     rows = two ? 32 : shape;

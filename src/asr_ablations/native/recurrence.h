@@ -1,13 +1,13 @@
 // A recurrent layer of one or two directions over utterances of any length, and its gradient.
 //
-// Only valid frames are processed. Utterances are sorted from the longest to the shortest, so that the utterances that
-// reach a step are the first rows of its product. Rows of an utterance are contiguous: row(u, frame) = begin[u] + frame.
+// Only valid frames are processed. Utterances are sorted from longest to shortest, so the utterances that are still active in
+// a step are the first rows of its product. Rows of an utterance are contiguous: row(u, frame) = begin[u] + frame.
 #pragma once
 #include "products.h"
 
 enum Cell { LSTM, GRU, PLAIN, CLIPPED };  // CLIPPED: min(max(x, 0), ceiling)
 
-// The fields are those of _Layer in operations.py. Gates have torch's order: LSTM i, f, g, o; GRU r, z, n.
+// The fields must match _Layer in operations.py. Gates have torch's order: i, f, g, o (LSTM); r, z, n (GRU).
 struct Layer {
   int64_t cell, directions, concatenated, batch, frames, inputs, units, threads;
   double ceiling;
@@ -15,7 +15,7 @@ struct Layer {
   const float* x;                                     // (batch, frames, inputs)
   const float *input[2], *hidden[2], *input_bias[2], *hidden_bias[2];
   float* output;                                      // (batch, frames, units, or twice as many if concatenated)
-  float* saved;                                       // recurrence_floats() numbers that the backward pass needs
+  float* saved;                                       // recurrence_floats() numbers, stored for the backward pass
   const float* by_output;                             // gradients
   float *by_x, *by_input[2], *by_hidden[2], *by_input_bias[2], *by_hidden_bias[2];
 };
@@ -25,11 +25,11 @@ struct Recurrence {
   using Number = typename Op::Number;
   const Layer& layer;
   long G, H, HP, N, D, DP, R;                          // gates, units, padded units, G · HP, inputs, padded inputs, rows
-  long wide;                                           // numbers in a row of gradients; the GRU has one more gate
-  std::vector<long> order, length, begin;              // for each rank in the sorted order: utterance, frames, first row
+  long wide;                                           // numbers in a row of gradients; a GRU row has one more gate
+  std::vector<long> order, length, begin;              // by rank in the sorted order: utterance, number of frames, first row
   Number* x;                                           // (R, DP)
   struct Direction {
-    float *gates, *state, *other;  // (R, N); (R, HP): LSTM c and tanh c; GRU U h + b of the candidate and previous h
+    float *gates, *state, *other;  // gates (R, N); state, other (R, HP): LSTM c, tanh c; GRU U h + b of the candidate, previous h
     Number* before;                // (R, HP): h of the previous step
   } saved[2];
   long floats;
@@ -68,7 +68,7 @@ struct Recurrence {
     return reinterpret_cast<const uint32_t*>(numbers + row * width);
   }
   Left left(const Number* rows, long width) const { return {reinterpret_cast<const uint32_t*>(rows), width / Op::PER_WORD, 1, 0}; }
-  // Number of parts into which the batch is divided: one for each thread of a direction.
+  // Returns the number of parts into which the batch is divided: one for each thread of a direction.
   long shares() const { return std::max<long>(1, std::min<long>(layer.batch, layer.threads / layer.directions)); }
 
   void forward() {
@@ -92,7 +92,7 @@ struct Recurrence {
     put_outputs(outputs.data);
   }
 
-  // Every `parts`-th utterance from rank `part` on, so that all parts have about the same number of frames.
+  // Returns every `parts`-th rank, beginning with `part`. All parts then have about the same number of frames.
   std::vector<long> ranks(long part, long parts) const {
     std::vector<long> mine;
     for (long rank = part; rank < layer.batch && length[rank]; rank += parts) mine.push_back(rank);
@@ -103,7 +103,7 @@ struct Recurrence {
     const std::vector<long> mine = ranks(part, parts);
     const Direction& keep = saved[d];
     bool gru = layer.cell == GRU;
-    Buffer<float> bias(N + PANEL), apart(HP);  // apart: bias of U h in the GRU's candidate, which the gate r scales
+    Buffer<float> bias(N + PANEL), apart(HP);  // apart: bias of U h in the GRU's candidate, which gate r scales
     for (long g = 0; g < G; g++)
       for (long j = 0; j < HP; j++) {
         float other = j < H ? layer.hidden_bias[d][g * H + j] : 0.0f;
@@ -117,7 +117,7 @@ struct Recurrence {
       multiply<Op>(length[rank], left(x + begin[rank] * DP, DP), input, entering, N, true);
     }
     long B = long(mine.size());
-    Buffer<float> sums(B * N), state(B * HP);  // state: the LSTM's c, the GRU's h
+    Buffer<float> sums(B * N), state(B * HP);  // state: c of the LSTM, or h of the GRU
     Buffer<Number> h(B * HP);
     h.zero(B * HP);
     state.zero(B * HP);
@@ -136,7 +136,7 @@ struct Recurrence {
   }
 
   void cell_forward(const float* __restrict sums, const Direction& keep, long at, const float* __restrict apart, float* __restrict state, float* __restrict y) const {
-    float* __restrict a = keep.gates + at * N;  // in: W x + b, out: the gates
+    float* __restrict a = keep.gates + at * N;  // W x + b on entry, the gates on return
     float *__restrict first = keep.state + at * HP, *__restrict second = keep.other + at * HP;
     const long P = HP;
     const float ceiling = float(layer.ceiling);
@@ -173,7 +173,7 @@ struct Recurrence {
     }
   }
 
-  // Writes the sum or concatenation of the directions, and 0 past a length.
+  // Writes the sum or the concatenation of the directions, and 0 past each utterance's length.
   void put_outputs(const float* outputs) {
     long width = layer.concatenated ? layer.directions * H : H;
     in_parallel(layer.threads, layer.batch, [&](long rank) {
@@ -190,10 +190,10 @@ struct Recurrence {
     });
   }
 
-  // A row holds the gradients of all gates before activation. The GRU's candidate n has two, of U h + b and of W x + b. In
-  // the order n of U h, r, z, n of W x, each product reads one contiguous piece.
+  // A row holds the gradients of all gates before activation. The GRU's candidate n has two gradients, for U h + b and for
+  // W x + b. In the order n (U h), r, z, n (W x), each product reads one contiguous piece of the row.
   long first_of_input() const { return layer.cell == GRU ? HP : 0; }
-  long hidden_gate(long padded_row) const {  // returns the gate, in torch's order, of a row of U's gradient
+  long hidden_gate(long padded_row) const {  // returns the gate (in torch's order) of a row in U's gradient
     long gate = padded_row / HP;
     return layer.cell == GRU ? (gate == 0 ? 2 : gate - 1) : gate;
   }
@@ -220,7 +220,7 @@ struct Recurrence {
       long d = task / parts;
       backward_share(d, task % parts, parts, *hidden[d], by_sums.data + d * R * wide, by_bias.data + d * B * wide);
     });
-    // all frames at once: gradients of x by utterance, gradients of weights by gate
+    // process all frames at once; each task computes the gradient of one utterance's x or of one gate's weights
     Panels<Op> entered(R, D);
     std::vector<std::unique_ptr<Panels<Op>>> before(directions);
     in_parallel(layer.threads, 1 + directions, [&](long task) {
@@ -266,8 +266,8 @@ struct Recurrence {
   void backward_share(long d, long part, long parts, const Panels<Op>& hidden, Number* by_sums, float* by_bias) const {
     const std::vector<long> mine = ranks(part, parts);
     long B = long(mine.size());
-    Buffer<Number> later(B * N);                                   // gradients of the next step before activation, for U
-    Buffer<float> by_h(B * HP), by_state(B * HP), row_sums(wide);  // by_state: gradient of c
+    Buffer<Number> later(B * N);                                   // gradients before activation in the next step
+    Buffer<float> by_h(B * HP), by_state(B * HP), row_sums(wide);  // by_state: gradient of the LSTM's c
     by_h.zero(B * HP);
     by_state.zero(B * HP);
     long active = 0, width = layer.concatenated ? layer.directions * H : H;
@@ -289,7 +289,7 @@ struct Recurrence {
     }
   }
 
-  // h: the gradient of the output; in the GRU it becomes the part that reaches the previous output through z alone.
+  // h: on entry, the gradient of the output; on return from a GRU, the part that reaches the previous output through z alone.
   void cell_backward(const Direction& keep, long at, const float* __restrict c_before, float* __restrict h, float* __restrict by_c, float* __restrict to) const {
     const float *__restrict a = keep.gates + at * N, *__restrict first = keep.state + at * HP, *__restrict second = keep.other + at * HP;
     const long P = HP;

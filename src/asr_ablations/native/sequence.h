@@ -1,19 +1,19 @@
-// Batch norm with a clipped ReLU, dropout, and CTC, over the valid frames of a batch.
+// Batch norm with a clipped ReLU, dropout, and CTC. Batch norm and CTC ignore padding.
 #pragma once
 #include "elementary.h"
 
 static inline long valid(int64_t length, long frames) { return std::min<long>(std::max<int64_t>(length, 0), frames); }
 
-// Batch norm of x (batch, frames, inner, channels). Several positions form a long row of `width` numbers, so that vectors
-// are full even with few channels. Sums are float32 within an utterance and float64 over utterances.
+// Batch norm of x (batch, frames, inner, channels). Several positions form a long row of `width` numbers, which fills vector
+// registers even if there are few channels. Sums are float32 within an utterance and float64 over utterances.
 struct Norm {
   int64_t batch, frames, inner, channels, threads;
   const int64_t* lengths;
   const float *x, *weight, *bias;
-  float *mean, *deviation;  // (channels,): mean of the batch; 1 / sqrt(variance + epsilon)
+  float *mean, *deviation;  // (channels,): mean over the batch, and 1 / sqrt(variance + epsilon)
   double epsilon, low, high;
   float* y;
-  double* variance;         // (channels,): mean of squared deviations
+  double* variance;         // (channels,): mean of the squared deviations
   const float* by_y;
   float *by_x, *by_weight, *by_bias;
 
@@ -30,12 +30,12 @@ struct Norm {
     for (long i = 0; i < width(); i++) row[i] = values[i % channels];
     return row;
   }
-  // Calls visit(index of the first number, count of numbers) for each long row of utterance b.
+  // Calls visit(index of the first number, number count) for each long row of utterance b.
   template <class Visit>
   void rows(long b, const Visit& visit) const {
     for (long i = 0, count = numbers(b), step = width(); i < count; i += step) visit(begin(b) + i, std::min(step, count - i));
   }
-  // Adds up sums (kinds, batch, width) to (kinds, channels).
+  // Reduces sums (kinds, batch, width) to (kinds, channels).
   std::vector<double> total(const Buffer<float>& sums, long kinds) const {
     std::vector<double> result(kinds * channels, 0.0);
     for (long kind = 0; kind < kinds; kind++)
@@ -85,7 +85,7 @@ struct Norm {
     std::vector<float> centre = repeated(mean), scale = repeated(deviation), weights = repeated(weight), offset = repeated(bias);
     const float least = float(low), most = float(high);
     const float *m = centre.data(), *s = scale.data(), *w = weights.data(), *o = offset.data();
-    // the gradient before clipping, which also passes at the bounds; the value is computed as in the forward pass
+    // the gradient passes unless the value, which is computed as in the forward pass, lies outside the bounds of clipping
     auto passed = [=](float normal, long i, float gradient) {
       float value = normal * w[i] + o[i];
       return value < least || value > most ? 0.0f : gradient;
@@ -124,8 +124,8 @@ struct Norm {
   }
 };
 
-// y[i] = x[i] · factor, or 0 if a 32-bit hash of i and the seed is below `lowest` (the last rounds of murmur3, twice). No
-// mask is stored, because the backward pass can compute it again.
+// y[i] = x[i] · factor, or 0 if a 32-bit hash of i and the seed is below `lowest`. The hash applies the last rounds of
+// murmur3 twice. The mask is not stored, because the backward pass can compute it again.
 static void dropout(long count, uint32_t lowest, uint64_t seed, float factor, const float* x, float* y) {
   const uint32_t low = uint32_t(seed), high = uint32_t(seed >> 32);
   EACH for (long i = 0; i < count; i++) {
@@ -140,16 +140,16 @@ static void dropout(long count, uint32_t lowest, uint64_t seed, float factor, co
   }
 }
 
-// CTC (Graves et al. 2006, §4.1) of log-probabilities (batch, frames, outputs) in nats; blank is 0.
+// CTC loss (Graves et al. 2006, §4.1) of log-probabilities (batch, frames, outputs) in nats. The blank has index 0.
 //
-// Logarithms of sums over paths are float64, their increments float32. Probabilities would underflow: a path prefix may be
-// 1e-800 times as likely as another, and yet the only one that can be completed. Float32 would lose digits at 1,000 nats.
+// Sums over paths are logarithms in float64, with increments in float32. Probabilities would underflow, because a prefix may
+// be 1e-800 times as likely as another and yet be the only one on a complete path. Float32 is too coarse at 1,000 nats.
 struct Paths {
   int64_t batch, frames, outputs, threads;
   const float* log_probs;
-  const int64_t *lengths, *targets, *counts;  // targets: concatenated; counts (batch,): targets per utterance
+  const int64_t *lengths, *targets, *counts;  // targets are concatenated; counts (batch,): targets per utterance
   float* nats;                                // (batch,); infinite if no path fits into the frames
-  float* by_log_probs;                        // gradient; 0 past a length, NaN if nats are infinite, as in torch
+  float* by_log_probs;                        // gradient: 0 past a length, and NaN if nats are infinite, as in torch
 
   static constexpr double NEVER = -1e300, UNLIKELY = -1e29;
 
@@ -179,11 +179,11 @@ struct Paths {
     double check = 0;
     for (long i = 0; i < T * V; i++) check += x[i] < -1e30f ? 0.0f : x[i];
     if (std::isnan(check)) return end(check);
-    // states before 0 and after S - 1 are impossible padding, so that no loop has to test whether a neighbour exists
+    // states before 0 and after S - 1 are padding that no path reaches, so loops need not test whether a neighbour exists
     Buffer<double> alphas(T * W), here(W), after(W), skipping(W);
     Buffer<float> emitted(T * W);
     Buffer<int32_t> label(W);
-    double* skips = skipping.data + 2;  // skips[s]: 0 if a path may go from state s - 2 to s, otherwise NEVER
+    double* skips = skipping.data + 2;  // skips[s] is 0 if a path may go from state s - 2 to s, otherwise NEVER
     for (long s = -2; s < W - 2; s++) {
       long state = s > 0 && s < S && s % 2 ? s / 2 : -1;
       label.data[s + 2] = state < 0 ? 0 : int32_t(labels[state]);
@@ -202,7 +202,7 @@ struct Paths {
     for (long t = 1; t < T; t++) {
       double *a = alphas.data + t * W + 2, *p = a - W;
       const float* e = emitted.data + t * W + 2;
-      const long from = std::max(0L, S - 2 * (T - t)), to = std::min(S, 2 * (t + 1));  // states on complete paths
+      const long from = std::max(0L, S - 2 * (T - t)), to = std::min(S, 2 * (t + 1));  // states that lie on complete paths
       EACH for (long s = from; s < to; s++) a[s] = sum(p[s], p[s - 1], p[s - 2] + skips[s]) + e[s];
     }
     const double* last = alphas.data + (T - 1) * W + 2;

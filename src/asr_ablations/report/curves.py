@@ -1,4 +1,4 @@
-"""Curves of runs over epochs, steps, audio or time, and bands that span the curves of several seeds."""
+"""Compute curves of runs over epochs, steps, audio or time, and bands that span the curves of several seeds."""
 
 from collections.abc import Mapping, Sequence
 from itertools import zip_longest
@@ -15,17 +15,17 @@ from asr_verdicts.record import Record
 Values = NDArray[np.float64]
 
 AXES = {"epoch": "epochs", "step": "steps", "audio": "hours of audio trained", "time": "time in seconds"}
-"""Possible x axes of a curve, with their labels."""
+"""Possible x axes of curves, with their labels."""
 COLUMNS = {"audio": "time/audio_hours", "time": "time/seconds"}
-"""Columns of metrics.csv for the axes that have another name there."""
+"""Columns of metrics.csv for axes whose column has another name."""
 SMOOTHED_STEPS = 10
-"""Standard deviation of the Gaussian filter over steps, as in Baunsgaard2020 figure 7a."""
+"""Standard deviation, in steps, of the Gaussian filter for losses, as in Baunsgaard2020 figure 7a."""
 SMOOTHED_SAMPLES = 3
-"""Standard deviation of the Gaussian filter over utilisation samples, which are about a second apart."""
+"""Standard deviation, in samples (about one per second), of the Gaussian filter for utilisation."""
 POINTS = 2000
-"""Maximum number of points of a line, because a run may have 100,000 steps."""
+"""Maximum number of points in a line, because a run may have 100,000 steps."""
 STRETCHES = 500
-"""Maximum number of points of a gradient curve. A point is the largest norm in a group of steps, so peaks are kept."""
+"""Maximum number of points in a gradient curve. Each point is the largest norm in a group of steps, to keep peaks."""
 
 
 class Curve(NamedTuple):
@@ -39,7 +39,7 @@ EMPTY = Curve(np.zeros(0), np.zeros(0))
 
 
 class Band(NamedTuple):
-    """Mean and range of several curves at each point (N,). x is a mean, too."""
+    """Mean and range of several curves at each point, in arrays (N,). x is the mean position."""
 
     x: Values
     mean: Values
@@ -48,28 +48,28 @@ class Band(NamedTuple):
 
 
 def curve(run: Record, metric: str, axis: str) -> Curve:
-    """Return the curve of a metric over one of AXES. Empty if the run did not record the metric or the axis."""
+    """Return the curve of a metric over one of AXES. The curve is empty if the metric or the axis was not recorded."""
     logged = [(row, value) for row in run.metrics if (value := _read_number(row, metric)) is not None]
     points = [(step + 1, value) for row, value in logged if (step := _read_number(row, "step")) is not None]
     return _place(run, axis, np.array([step for step, _ in points], float), [value for _, value in points])
 
 
 def loss_curve(run: Record, axis: str) -> Curve:
-    """Return the training loss of every step. Runs from W&B have no losses.csv and give only every tenth step."""
+    """Return the training loss of every step, or of every tenth step for runs from W&B, which have no losses.csv."""
     if not (losses := [float(loss) for loss in read_losses(run.folder)]):
         return curve(run, "train/loss_step", axis)
     return _place(run, axis, np.arange(1, len(losses) + 1, dtype=float), losses)
 
 
 def smoothed_loss(run: Record, axis: str) -> Curve:
-    """Return the training loss, smoothed over steps, at up to POINTS steps."""
+    """Return the training loss smoothed over steps, with at most POINTS points."""
     steps = loss_curve(run, axis)
     every = np.unique(np.linspace(0, len(steps.y) - 1, min(POINTS, len(steps.y))).astype(int))
     return Curve(steps.x[every], smooth(steps.y, SMOOTHED_STEPS)[every])
 
 
 def gradient_curve(run: Record) -> Curve:
-    """Return the largest finite gradient norm in each of STRETCHES groups of steps, and its step, counted from 1."""
+    """Return the largest finite gradient norm in each of STRETCHES groups of steps, at its step (counted from 1)."""
     norms = np.array(read_gradient_norms(run.folder))
     finite = np.where(np.isfinite(norms), norms, -np.inf)
     stretches = [part for part in np.array_split(np.arange(len(norms)), STRETCHES) if len(part)]
@@ -79,9 +79,9 @@ def gradient_curve(run: Record) -> Curve:
 
 
 def throughput_curve(run: Record) -> Curve:
-    """Return the seconds of audio trained per second, for each second before the final evaluation.
+    """Return the training speed before the final evaluation, in seconds of audio per second.
 
-    Empty if the run has fewer than two utilisation samples.
+    The curve is empty if the run has fewer than two utilisation samples.
     """
     samples = by_second(read_utilisation(run.folder))
     rows = [r for r in samples if r["audio_hours"] is not None and r["phase"] != "evaluate"]
@@ -92,7 +92,7 @@ def throughput_curve(run: Record) -> Curve:
 
 
 def band(curves: Sequence[Curve]) -> Band | None:
-    """Return mean and range of the curves of several seeds, which may differ in length. None without points."""
+    """Return mean and range of the curves of several seeds, which may differ in length, or None if all are empty."""
     lines = [curve for curve in curves if len(curve.y)]
     if not lines:
         return None
@@ -108,7 +108,7 @@ def metric_names(comparison: Comparison, prefix: str, suffix: str = "") -> list[
 
 
 def smooth(values: ArrayLike, deviation: float) -> Values:
-    """Apply a Gaussian filter. deviation: its standard deviation in points."""
+    """Smooth values with a Gaussian filter. deviation: its standard deviation in points."""
     from scipy.ndimage import gaussian_filter1d
 
     points = np.asarray(values, float)
@@ -116,14 +116,14 @@ def smooth(values: ArrayLike, deviation: float) -> Values:
 
 
 def _place(run: Record, axis: str, steps: Values, values: Sequence[float]) -> Curve:
-    """Return values over an axis, interpolated between the ends of epochs. Empty if these were not recorded."""
+    """Return values over an axis, interpolated between epoch ends. The curve is empty if the ends were not recorded."""
     if axis == "step":
         return Curve(steps, np.array(values, float))
     column = COLUMNS.get(axis, axis)
     ends: dict[float, float] = {}
     for row in run.metrics:
         position, step = _read_number(row, column), _read_number(row, "step")
-        is_within_epoch = row.get("train/loss_step") is not None  # Lightning also logs every tenth step
+        is_within_epoch = row.get("train/loss_step") is not None  # Lightning also writes a row every tenth step
         if position is not None and step is not None and not is_within_epoch:
             ends[step + 1] = position + (axis == "epoch")
     if not ends:

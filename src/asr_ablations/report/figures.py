@@ -1,6 +1,6 @@
-"""The figures of a comparison. This file draws those on training: curves, time to accuracy, scaling and search.
+"""Draw the figures of a comparison. This module has those on training: curves, time to accuracy, scaling and search.
 
-They follow Ambroszczyk2019 figures 2.1–2.8 and §2.9, and Baunsgaard2020 figure 7 and §5.
+The figures follow Ambroszczyk2019 figures 2.1–2.8 and §2.9, and Baunsgaard2020 figure 7 and §5.
 """
 
 from collections.abc import Iterable, Sequence
@@ -41,13 +41,13 @@ from asr_verdicts.report.figures import Draw
 DRAWN_AXES, DRAWN_METRICS = ("epoch", "step", "time"), (WER, CER, LOSS, CER_LONGER)
 MEASURES = {"seconds": "seconds", "audio_hours": "hours of audio", "epochs": "epochs"}
 GRADIENTS = "before clipping; first seed and diverged runs (×)"
-"""Title of the panel with the norms of the gradient."""
+"""Title of the panel with gradient norms."""
 FEW = 6
-"""A hyperparameter with at most this many values gets a tick for each value."""
+"""If a hyperparameter has at most this many values, each value gets a tick."""
 
 
 class Line(NamedTuple):
-    """A curve of an arm. arm: index of the arm. diverged: whether the curve ends in a cross."""
+    """A curve of an arm. arm: index of the arm. diverged: whether to end the curve with a cross."""
 
     arm: int
     band: Band
@@ -55,10 +55,10 @@ class Line(NamedTuple):
 
 
 def draw_by(metric: Metric, axis: str, comparison: Comparison, folder: Path) -> list[Path]:
-    """Draw the curves <metric>_by_<axis>: a panel per validation set, and a band per arm that spans its seeds.
+    """Draw the figure <metric>_by_<axis>: a panel per validation set, with a band per arm that spans its seeds.
 
-    The y axis is logarithmic if the values allow it. The loss also has panels on training: means of epochs, every step
-    of the first seed, and, over steps, the norm of the gradient.
+    The y axis is logarithmic if the values allow it. The loss also has training panels: epoch means, every step of the
+    first seed, and, if the axis is steps, the gradient norm.
     """
     panels = {
         f"validation, {column.split('/')[1]}": _compute_bands(comparison, column, axis)
@@ -91,7 +91,7 @@ def _compute_bands(comparison: Comparison, column: str, axis: str) -> list[Line]
 
 
 def _smooth_steps(comparison: Comparison, axis: str) -> list[Line]:
-    """Return training losses step by step. Empty if arms minimise different losses, which cannot share an axis."""
+    """Return the training loss of every step for each arm. Return an empty list if arms minimise different losses."""
     if len(different_losses(comparison.runs)) > 1:
         return []
     runs = [(number, run) for number, arm in enumerate(comparison.arms) for run in arm.runs[:1]]
@@ -123,7 +123,7 @@ def _draw_lines(panel: Axes, comparison: Comparison, lines: list[Line], scale: f
 
 
 def _draw_targets(panel: Axes, comparison: Comparison, metric: Metric) -> None:
-    """Draw a dotted line at each target that was declared for the metric."""
+    """Draw a dotted line at each declared target of the metric."""
     declared = [time for time in times_to_accuracy(comparison) if not time.chosen and time.metric == metric.name]
     for target in {metric.scale * time.target for time in declared}:
         panel.axhline(target, color="#555555", linewidth=0.8, linestyle=(0, (1, 2)))
@@ -132,9 +132,9 @@ def _draw_targets(panel: Axes, comparison: Comparison, metric: Metric) -> None:
 
 
 def draw_time_to_accuracy(comparison: Comparison, folder: Path) -> list[Path]:
-    """Draw how long training takes to reach the targets: a panel per measure, a dot per seed, and a line at their mean.
+    """Draw the cost of reaching the targets: a panel per measure, a dot per seed, and a line at the mean over seeds.
 
-    If a seed missed the target, there is no line, because the mean would be too optimistic. The figure then says how
+    If a seed missed a target, the line is omitted, because the mean would be too optimistic, and the figure shows how
     many seeds reached the target.
     """
     times, arms = times_to_accuracy(comparison), comparison.arms
@@ -167,13 +167,13 @@ def _draw_times(panel: Axes, x: float, width: float, times: Sequence[TimeToAccur
     if len(values) == len(times):
         return
     reached = sum(time.steps is not None for time in times)
-    text = "NA" if reached == len(times) else f"{reached}/{len(times)}"  # NA: reached at an unknown time
+    text = "NA" if reached == len(times) else f"{reached}/{len(times)}"  # NA: the time is unknown
     place: Json = {"xytext": (0, 4), "textcoords": "offset points", "ha": "center", "va": "bottom", "fontsize": 7}
     panel.annotate(text, (x, max(values, default=0)), **place)
 
 
 def draw_scaling(comparison: Comparison, folder: Path) -> list[Path]:
-    """Draw minutes per epoch, speed-up over the fewest processes and, if known, price of an epoch.
+    """Draw minutes per epoch, speed-up over the smallest number of processes and, if known, the price of an epoch.
 
     Each series has a line. Nothing is drawn if all runs have the same number of processes.
     """
@@ -188,7 +188,7 @@ def draw_scaling(comparison: Comparison, folder: Path) -> list[Path]:
         look = {**line(number), **marker(number), "capsize": 3, "label": name or "measured"}
         minutes = [(row.processes, row.epoch_seconds / 60, *[(row.deviation or 0.0) / 60] * 2) for row in series]
         ratios = [(row.processes, row.speed_up.value, row.speed_up.low, row.speed_up.high) for row in series]
-        speed_ups = [(x, y, y - (low or y), (high or y) - y) for x, y, low, high in ratios]  # None: no interval
+        speed_ups = [(x, y, y - (low or y), (high or y) - y) for x, y, low, high in ratios]  # None means no interval
         prices = [(row.processes, row.price, 0.0, 0.0) for row in series if row.price is not None]
         for panel, points in zip(axes, (minutes, speed_ups, prices), strict=False):
             x, y, *lengths = np.array(points).reshape(-1, 4).T
@@ -207,7 +207,7 @@ def draw_scaling(comparison: Comparison, folder: Path) -> list[Path]:
 def draw_search(comparison: Comparison, folder: Path) -> list[Path]:
     """Draw the runs of a search: a panel per hyperparameter, a point per run, and a star for the best run.
 
-    An axis is logarithmic if the search sampled on a logarithmic scale.
+    An axis is logarithmic if the search sampled the hyperparameter on a logarithmic scale.
     """
     tried = hyperparameters(comparison)
     if not tried:
@@ -246,11 +246,11 @@ FIGURES: dict[str, Draw] = {
     "utilisation": draw_utilisation,
     "search": draw_search,
 }
-"""Drawing functions by the name of the figure. The most important figures come first."""
+"""Drawing functions by figure name. The most important figures come first."""
 
 
 def check_figures(names: Iterable[str]) -> None:
-    """Raise UsageError for a name that no figure has, with the nearest name."""
+    """Raise UsageError for an unknown figure name. The message suggests the most similar name."""
     for name in names:
         if name not in FIGURES:
             nearest = [f"{near} (the nearest), or one of " for near in get_close_matches(name, FIGURES, 1, 0.5)]
@@ -258,9 +258,10 @@ def check_figures(names: Iterable[str]) -> None:
 
 
 def write_figures(comparison: Comparison, folder: Path, names: Iterable[str] = ()) -> list[Path]:
-    """Write figures as PNG, SVG and PDF, and return their paths. Figures for which the runs lack data are not drawn.
+    """Write figures as PNG, SVG and PDF, and return their paths. Figures for which the runs lack data are omitted.
 
-    names: figures to draw. By default these are all, but the curves of the longer CER only if it is compared.
+    names: figures to draw. By default, draw all figures, but curves of the longer CER only if it is the compared
+      metric.
     """
     rare = () if comparison.metric == CER_LONGER.name else tuple(f"{CER_LONGER.name}_by_{axis}" for axis in DRAWN_AXES)
     wanted = list(names) or [name for name in FIGURES if name not in rare]

@@ -1,4 +1,4 @@
-"""Utterances in detail: the worst with recordings, confusions, and features and posteriors of a single run."""
+"""Show utterances in detail: the worst ones with audio, confusions, and features and posteriors of a single run."""
 
 import base64
 import io
@@ -29,19 +29,19 @@ from asr_verdicts.report.section import Section
 
 
 class OutsideCorpusError(UsageError):
-    """Raised for an audio file outside the corpus of its run."""
+    """An audio file is outside the corpus of its run."""
 
 
 def recorded_audio(run: Record, row: UtteranceRow) -> Path:
     """Return the audio file of an utterance, with links resolved.
 
-    Raise OutsideCorpusError if it lies outside data.root of the run's config, or if data.root contains the user's home
-    folder: a run folder of somebody else must not copy private files into a page.
+    Raise OutsideCorpusError if the file is outside data.root of the run's config, or if data.root contains the user's
+    home folder, because a stranger's run folder must not copy private files into a page.
     """
     path, home = Path(row["audio"]).resolve(), Path(os.path.expanduser("~")).resolve()
     data = run.config.get("data")
     named = data.get("root") if isinstance(data, dict) else None
-    root = Path(os.path.expanduser(str(named or "."))).resolve()  # accepts an unknown ~user
+    root = Path(os.path.expanduser(str(named or "."))).resolve()  # os.path also accepts an unknown ~user
     if not path.is_relative_to(root):
         raise OutsideCorpusError(f"{path}: not read, because it is outside the run's corpus, data.root={root}")
     if home.is_relative_to(root):
@@ -50,21 +50,21 @@ def recorded_audio(run: Record, row: UtteranceRow) -> Path:
 
 
 CONFUSIONS = 15
-"""Number of rows in a table of confusions."""
+"""Maximum number of rows in a table of confusions."""
 NOTHING, SPACE = "–", "␣"
 """Symbols for a missing word or letter, and for a space."""
 
 WORST = 10
-"""Number of worst utterances on a page."""
+"""Maximum number of worst utterances on a page."""
 AUDIO_BYTES = 600_000
-"""Maximum size of all recordings on a page, so that it can be sent by mail. Further recordings are left out."""
+"""Maximum total size of the recordings on a page, which people may send by mail. Further recordings are omitted."""
 LONGEST = 40.0
-"""Maximum duration of a recording in seconds, because a damaged run folder may contain any number."""
+"""Maximum duration of a recording in seconds. A damaged run folder may claim any duration."""
 
 ROW = 1.8
 """Height of a panel in inches. Each utterance has two panels."""
 LIKELY = 0.1
-"""Posteriors are drawn for symbols that reach this probability in some frame."""
+"""Posteriors are drawn for symbols whose probability reaches this value in some frame."""
 ERROR = "#d55e00"
 
 Span = tuple[float, float]
@@ -72,7 +72,7 @@ Span = tuple[float, float]
 
 @dataclass(frozen=True)
 class Inspected:
-    """An utterance and the output of the model.
+    """An utterance, with the model's input and output.
 
     - kind: worst, median or best
     - pairs: words of the reference, aligned with words of the hypothesis
@@ -93,21 +93,21 @@ class Inspected:
 
 
 def choose_utterances(rows: Iterable[UtteranceRow]) -> dict[str, UtteranceRow]:
-    """Choose the utterances with the worst, median and best WER, and the longest of those with the same WER.
+    """Choose the utterances with the worst, median and best WER. If WERs are equal, longer utterances are preferred.
 
-    An utterance is chosen only once, for the first of these reasons.
+    An utterance that fits several kinds is chosen only once, for the first kind in this order.
     """
     ordered = sorted(rows, key=lambda row: (recorded_errors(row).rate, -row["words"], row["id"]))
     if not ordered:
         return {}
-    worst = max(ordered, key=lambda row: recorded_errors(row).rate)  # the first of equal ones is the longest
+    worst = max(ordered, key=lambda row: recorded_errors(row).rate)  # the first maximum, which is the longest
     kinds = {"worst": worst, "median": ordered[len(ordered) // 2], "best": ordered[0]}
     first_kinds = {id(row): kind for kind, row in reversed(kinds.items())}
     return {kind: row for kind, row in kinds.items() if first_kinds[id(row)] == kind}
 
 
 def inspect(run: Record, sets: Sequence[str]) -> list[Inspected]:
-    """Pass the chosen utterances of these sets through the model of a run.
+    """Pass the worst, median and best utterance of the given sets through a run's model.
 
     Raise UsageError or OSError if the checkpoint or a recording is missing or unreadable.
     """
@@ -143,13 +143,13 @@ def inspect(run: Record, sets: Sequence[str]) -> list[Inspected]:
 
 
 def error_spans(seen: Inspected) -> list[tuple[Span, str]]:
-    """Return the errors of a hypothesis, each as a span in seconds and a text "reference → hypothesis".
+    """Return the errors of a hypothesis. Each is a span in seconds and a text "reference → hypothesis".
 
-    A deletion spans the time between the neighbouring words.
+    The span of a deletion is the time between the neighbouring words.
     """
     errors, last, spans = [], 0.0, deque(seen.spans)
     for reference, hypothesis in seen.pairs:
-        if hypothesis is not None and not spans:  # beam search may give words that cannot be aligned with the output
+        if hypothesis is not None and not spans:  # beam search may return words that cannot be aligned with the output
             break
         if hypothesis is None:
             following = spans[0][0] if spans else float(seen.row["duration"])
@@ -163,13 +163,13 @@ def error_spans(seen: Inspected) -> list[tuple[Span, str]]:
 
 
 def word_confusions(rows: Iterable[UtteranceRow]) -> list[list[str]]:
-    """Return the most frequent confusions of words as rows: reference, hypothesis, count."""
+    """Return a row for each of the most frequent word confusions: reference, hypothesis, count."""
     pairs = (pair for row in rows for pair in align(str(row["reference"]).split(), str(row["hypothesis"]).split()))
     return _count_pairs(pair for pair in pairs if pair[0] != pair[1])
 
 
 def letter_confusions(rows: Iterable[UtteranceRow]) -> list[list[str]]:
-    """Return the most frequent confusions of letters as rows: reference, hypothesis, count."""
+    """Return a row for each of the most frequent letter confusions: reference, hypothesis, count."""
     texts = [(str(row["reference"]), str(row["hypothesis"])) for row in rows]
     return _count_pairs(
         (reference[int(i)] if kind != "insert" else None, hypothesis[int(j)] if kind != "delete" else None)
@@ -189,7 +189,7 @@ def _format_symbol(text: str | None) -> str:
 
 
 def draw_inspected(inspected: Sequence[Inspected], folder: Path) -> list[Path]:
-    """Draw each utterance as a figure, such as utterance_worst; return the paths of the files."""
+    """Draw a figure for each utterance, such as utterance_worst. Return the paths of the files."""
     folder.mkdir(parents=True, exist_ok=True)
     with rc_context(LOOK):
         return [path for seen in inspected for path in save(_draw_figure(seen), folder, f"utterance_{seen.kind}")]
@@ -213,7 +213,7 @@ def _draw_figure(seen: Inspected) -> Figure:
 
 
 def _draw_posteriors(panel: Axes, seen: Inspected, seconds: float) -> None:
-    """Draw a row for each LIKELY symbol, and a dot at the best symbol of each frame unless it is a blank."""
+    """Draw a row for each symbol that reaches LIKELY, and a dot at each frame's best symbol unless it is the blank."""
     probabilities = np.exp(seen.log_probs[:, 1:])
     rows = np.flatnonzero(probabilities.max(axis=0, initial=0) >= LIKELY).tolist()
     panel.set_ylabel("posterior, best path")
@@ -229,7 +229,7 @@ def _draw_posteriors(panel: Axes, seen: Inspected, seconds: float) -> None:
 
 
 def worst(comparison: Comparison) -> list[dict[str, object]]:
-    """Return the test utterances with the highest WER over all runs. Among equal rates, longer utterances are first."""
+    """Return the test utterances with the highest WER over all runs, the longest first if rates are equal."""
     spoken: dict[tuple[str, str], list[tuple[Record, UtteranceRow]]] = defaultdict(list)
     for run in comparison.runs:
         for row in run.utterances:
@@ -253,15 +253,15 @@ def _describe(row: UtteranceRow) -> dict[str, object]:
 
 
 def recording(run: Record, row: UtteranceRow, limit: int) -> dict[str, object]:
-    """Return the recording of an utterance.
+    """Return the recording of an utterance for a page.
 
     `audio` is a data: address with MP3, which every browser plays. It is None if the file is missing or not audio, or
-    if the address has more than `limit` characters. If the file is outside the corpus of the run, `silent` says so.
+    if the address has more than `limit` characters. `silent` gives the reason if the file is outside the run's corpus.
     """
     try:
         path, offset = recorded_audio(run, row), float(row.get("offset") or 0)
-        whole, rate = audio.header(path)  # refuses pipes, because reading from them might never end
-        to_the_end = math.isinf(duration := float(row["duration"]))  # manifests of other toolkits may have no duration
+        whole, rate = audio.header(path)  # raises an error for pipes, because reading them might never end
+        to_the_end = math.isinf(duration := float(row["duration"]))  # manifests from other toolkits may lack durations
         seconds = min(whole / rate - offset if to_the_end else duration, LONGEST)
         samples = audio.read(path, offset, seconds, row.get("channel", audio.AVERAGED))
         file = io.BytesIO()
@@ -275,7 +275,7 @@ def recording(run: Record, row: UtteranceRow, limit: int) -> dict[str, object]:
 
 
 def _align_hypothesis(arm: Arm, set_: str, id_: str) -> dict[str, object] | None:
-    """Return the hypothesis of the arm's first seed, aligned with the reference; None without such an utterance."""
+    """Return the first seed's hypothesis, aligned with the reference, or None if the utterance is missing."""
     for run in arm.runs[:1]:
         for row in run.utterances:
             if (row["set"], row["id"]) == (set_, id_):
@@ -285,7 +285,7 @@ def _align_hypothesis(arm: Arm, set_: str, id_: str) -> dict[str, object] | None
 
 
 def confusion_sections(comparison: Comparison) -> list[Section]:
-    """Return tables of confused words and letters if there is only one run, otherwise nothing."""
+    """Return tables of confused words and letters if there is only one run, otherwise an empty list."""
     rows = [row for run in comparison.runs for row in run.utterances if row["set"] in comparison.sets]
     if len(comparison.runs) != 1 or not rows:
         return []
@@ -300,7 +300,7 @@ def confusion_sections(comparison: Comparison) -> list[Section]:
 def inspected_utterances(
     comparison: Comparison, inspected: Sequence[Inspected], figures: Mapping[str, str]
 ) -> list[dict[str, object]]:
-    """Return the inspected utterances of a single run for a page. figures: data: addresses by name of the figure."""
+    """Return a single run's inspected utterances for a page. figures: data: addresses by figure name."""
     return [
         {
             **_describe(seen.row),

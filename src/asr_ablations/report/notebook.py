@@ -1,4 +1,4 @@
-"""The Python interface: runs as tables and verdicts, for scripts and notebooks (docs/python.md)."""
+"""Provide runs as tables and verdicts, for scripts and notebooks (docs/python.md)."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,7 +12,7 @@ from asr_verdicts.record import Record, Records, UtteranceRow
 
 
 class Runs:
-    """The runs in one or more folders, as returned by `open`. The name of a run is the name of its folder."""
+    """The runs in one or more folders, as returned by `open`. A run is named after its folder."""
 
     def __init__(self, folders: Sequence[Path], records: Records) -> None:
         self.folders, self.records = list(folders), records
@@ -23,7 +23,7 @@ class Runs:
         return [run.folder.name for run in self._all]
 
     def table(self) -> Table:
-        """Return a table with a row per run and test set. Rates are fractions, and training times are in seconds."""
+        """Return a table with a row per run and test set. Error rates are fractions. Training times are in seconds."""
         return Table(
             {
                 "run": run.folder.name,
@@ -40,7 +40,7 @@ class Runs:
         )
 
     def metrics(self, run: str) -> list[dict[str, float | None]]:
-        """Return the rows of a run's metrics.csv. Rates are fractions; values that were not logged are None."""
+        """Return the rows of a run's metrics.csv. Error rates are fractions. Values that were not logged are None."""
         return self._run(run).metrics
 
     def utterances(self, run: str) -> list[UtteranceRow]:
@@ -50,8 +50,9 @@ class Runs:
     def compare(self, baseline: str | None = None, *, metric: str | None = None, set: str | None = None) -> Result:
         """Compare the runs like src/compare.py. This counts as a look at the results and is recorded.
 
-        baseline: name of an arm; the default is the declared baseline. metric: wer, cer, cer_longer or loss. set: name
-        of a test set. Raise UsageError with the reason if the runs must not be compared.
+        baseline: name of an arm; the default is the declared baseline.
+        metric: wer, cer, cer_longer or loss. set: name of a test set. Raise UsageError with the reason if the runs must
+          not be compared.
         """
         return Result(compare_folders(self.folders, Options(baseline, [], metric, set)))
 
@@ -72,7 +73,7 @@ class Runs:
 
 
 def open(*folders: str | Path) -> Runs:
-    """Open the runs in folders of sweeps or of single runs. Raise UsageError if there are none."""
+    """Open the runs in folders of sweeps or single runs. Raise UsageError if there are no runs."""
     if not folders:
         raise UsageError("open(): expected a folder of runs, as in open('outputs/rnn_type')")
     paths = [*map(Path, folders)]

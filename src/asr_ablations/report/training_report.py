@@ -1,4 +1,4 @@
-"""The report on trained runs: its tables, and the contents of comparison.json and timing.json."""
+"""Build the report on trained runs: its tables, and the contents of comparison.json and timing.json."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
@@ -43,10 +43,10 @@ from asr_verdicts.report.sections import (
 from asr_verdicts.table_columns import RATE_COLUMNS, Column, TableRow, rate_rows, validation_rows
 
 TRAINING_LOSS = "train/loss_epoch"
-"""Column of metrics.csv with the mean loss over the batches of an epoch, in nats."""
+"""Column of metrics.csv with the mean loss over an epoch's batches, in nats."""
 TRAIN_SECONDS = "train_seconds"
 TIMES = (TRAIN_SECONDS, f"{TRAIN_SECONDS}_sd")
-"""Columns of times, which depend on the machine and its load."""
+"""Columns with times, which depend on the machine and its load."""
 SPENT_TIMES = ("hours", "untimed", "hours_saved", "hours_taken_over")
 
 
@@ -76,11 +76,11 @@ TRAINING_COLUMNS = (
     _mean_column("best_validation_loss", "best validation", LOSS, lambda run: lowest_validation(run, LOSS)),
     _mean_column("last_validation_loss", "last validation", LOSS, lambda run: _take_last(validation_values(run, LOSS))),
 )
-"""Columns on training, in the order of the files. The losses are shown only if a run recorded them."""
+"""Columns on training, in the order of the written files. Losses are shown only if a run recorded them."""
 
 
 def noise_section(comparison: Comparison) -> Section:
-    """Show the noise of each source of chance alone, and its share of the variance that all sources cause together."""
+    """Show the noise that each random stream causes alone, and its share of the variance of all streams together."""
     return tabulate(
         "Sources of noise",
         noise_sources(comparison),
@@ -101,7 +101,7 @@ def data_scale_section(comparison: Comparison) -> Section:
     """Show the error rate against hours of training speech, with slopes and crossings."""
     rows, metric = data_scale(comparison), comparison.design.metric
     lines = [
-        "per doubling: change for each doubling of the hours since the row above, from means over runs and without an "
+        "per doubling: change for each doubling of the hours since the row above, from means over runs, without an "
         "interval. The verdicts judge the differences.",
         *(
             f"On {name} the curves of {first} and {second} cross at about {hours:.3g} hours."
@@ -120,7 +120,7 @@ def data_scale_section(comparison: Comparison) -> Section:
 
 
 def search_section(comparison: Comparison) -> Section:
-    """Rank the runs of a search by the metric that it minimised. Empty unless a search proposed all runs."""
+    """Rank the runs of a search by the metric that it minimised. It is empty unless a search chose all runs."""
     tried = ranked(comparison.arms) if is_search(comparison.arms) else []
     keys = [key for key in comparison.design.layout.factor if len({arm.levels.get(key) for arm, _ in tried}) > 1]
     metric, name = find_metric(comparison.metric), comparison.set
@@ -135,7 +135,7 @@ def search_section(comparison: Comparison) -> Section:
     ]
     note = f" The column {name} has the {metric.heading} of the last weights." if name else ""
     lines = [
-        f"The column validation has the best {WER.heading} of all validations, which the search minimises.{note}",
+        f"The column validation has each run's best validation {WER.heading}, which the search minimises.{note}",
         "There are no verdicts, because each choice has one run and a search prefers lucky runs. To find out whether "
         "the best choice is better, train it with fresh seeds in a separate sweep.",
     ]
@@ -144,7 +144,7 @@ def search_section(comparison: Comparison) -> Section:
 
 
 def _round(value: str) -> str:
-    """Round a number to four significant digits, because a search samples it with sixteen. Keep other texts."""
+    """Round a number to four significant digits, because a search samples it with sixteen. Do not change other text."""
     try:
         return f"{float(value):.4g}"
     except ValueError:
@@ -152,7 +152,7 @@ def _round(value: str) -> str:
 
 
 def training_section(comparison: Comparison) -> Section:
-    """Show parameters, epochs, times and validation results of each arm. Empty for systems trained elsewhere."""
+    """Show parameters, epochs, times and validation results of each arm. It is empty for systems trained elsewhere."""
     measured = [*{row["arm"]: row for row in rate_rows(comparison, TRAINING_COLUMNS)}.values()]
     if not any(row[column.key] is not None for row in measured for column in TRAINING_COLUMNS):
         return Section("Training")
@@ -165,7 +165,7 @@ def training_section(comparison: Comparison) -> Section:
 
 
 def frequency_section(comparison: Comparison) -> Section:
-    """Show the share of wrong words by their frequency in training (Ambroszczyk2019 §2.2)."""
+    """Show the share of wrong words by the word's frequency in the training set (Ambroszczyk2019 §2.2)."""
     rows = [
         [
             row.arm,
@@ -183,7 +183,7 @@ def frequency_section(comparison: Comparison) -> Section:
 
 
 def loss_section(comparison: Comparison) -> Section:
-    """Show the rank correlation (Spearman) of validation loss and WER over all runs (Ambroszczyk2019 §2.1)."""
+    """Show the rank correlation (Spearman) between validation loss and WER over all runs (Ambroszczyk2019 §2.1)."""
     return tabulate(
         "Validation loss against WER",
         [(each, each.correlation) for each in loss_against_wer(comparison.arms, comparison.sets)],
@@ -201,7 +201,7 @@ def loss_section(comparison: Comparison) -> Section:
 
 
 def gradient_section(comparison: Comparison) -> Section:
-    """Show gradient norms for the first seed of each arm and all diverged runs (Ambroszczyk2019 §2.6)."""
+    """Show gradient norms of each arm's first seed and of all diverged runs (Ambroszczyk2019 §2.6)."""
     return tabulate(
         "Norm of the gradient before clipping, first seed and diverged runs",
         gradients(comparison.arms),
@@ -220,7 +220,7 @@ def gradient_section(comparison: Comparison) -> Section:
 
 
 def time_to_accuracy_section(comparison: Comparison) -> Section:
-    """Show what training up to each target costs: the mean over seeds, or NA if a seed did not reach the target."""
+    """Show the cost of reaching each target: the mean over seeds, or NA if a seed did not reach the target."""
     metric, reached = comparison.design.metric, times_to_accuracy(comparison)
     timed = ran_together(comparison.arms)
     pairs = dict.fromkeys((time.arm, time.target) for time in reached)
@@ -252,11 +252,11 @@ def time_to_accuracy_section(comparison: Comparison) -> Section:
 
 
 UNITS = {"steps": (0, "steps"), "audio_hours": (2, "hours of audio"), "seconds": (0, "seconds")}
-"""Number of decimals and unit of each kind of training budget."""
+"""Decimals and unit of each kind of training budget."""
 
 
 def equal_cost_section(comparison: Comparison) -> Section:
-    """Show the validation metric at the largest budget that every run spent. Seconds only if times are comparable."""
+    """Show the validation metric at the largest budget that every run spent (in seconds if times are comparable)."""
     metric, timed = find_metric(comparison.metric), ran_together(comparison.arms)
     return tabulate(
         f"At equal cost, validation {metric.label}",
@@ -270,7 +270,7 @@ def equal_cost_section(comparison: Comparison) -> Section:
 
 
 def epochs_section(comparison: Comparison) -> Section:
-    """Show seconds per epoch: mean, standard deviations, ratio to the baseline (Ambroszczyk2019 §2.1, §2.5)."""
+    """Show seconds per epoch: mean, standard deviations, and ratio to the baseline (Ambroszczyk2019 §2.1, §2.5)."""
     columns: dict[str, Callable[[EpochTimes], str]] = {
         "arm": lambda times: times.arm,
         "n": lambda times: str(times.runs),
@@ -307,16 +307,16 @@ def scaling_section(comparison: Comparison) -> Section:
         del columns["runs"]
     if all(row.price is None for row in rows):
         del columns["price of an epoch"]
-    note = "The speed-up is over the fewest processes of otherwise equal runs. Efficiency is its share of the ideal."
+    note = "The speed-up is relative to the equal runs with the fewest processes. Efficiency is its share of the ideal."
     if len({(row.series, row.batch) for row in rows}) == len({row.series for row in rows}):
-        note += " Each process keeps its batch size, so the batch of an update grows with their number."
+        note += " Each process keeps its batch size, so the batch of an update grows with the number of processes."
     else:
         note += " The batch of a process varies, so the times do not show the effect of the number of processes alone."
     return tabulate("Scaling over processes that train together", rows, columns, [note])
 
 
 def report_comparison(comparison: Comparison) -> Report:
-    """Return the report of a comparison. For systems given as hypotheses it contains only verdicts."""
+    """Return the report of a comparison. For systems given as hypotheses, the report contains only verdicts."""
     if comparison.scored:
         return report_verdicts(comparison)
     noise, ranking = noise_section(comparison), search_section(comparison)
@@ -327,7 +327,7 @@ def report_comparison(comparison: Comparison) -> Report:
 
 
 def sections(comparison: Comparison) -> list[Section]:
-    """Return the sections of the report in reading order, without empty ones."""
+    """Return the sections of the report in reading order. Empty sections are omitted."""
     differences = differences_of_arms(comparison.design, comparison.arms)
     every = [
         *opening_sections(comparison),
@@ -353,7 +353,7 @@ def sections(comparison: Comparison) -> list[Section]:
 def _build_contents(comparison: Comparison, rows: Sequence[TableRow]) -> tuple[Json, Json]:
     """Return the contents of comparison.json and of timing.json.
 
-    All times, and values derived from times, such as costs and rates at equal seconds, are in timing.json.
+    timing.json contains all times and all values derived from times, such as costs and rates at equal seconds.
     """
     spent = spent_by(comparison)
     reached = [asdict(time) for time in times_to_accuracy(comparison)]

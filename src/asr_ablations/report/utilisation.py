@@ -1,4 +1,4 @@
-"""The figure `utilisation`: load, memory, power, throughput and parts of a batch over time (Baunsgaard2020 §5.2)."""
+"""Draw the figure `utilisation`: load, memory, power, throughput and step parts over time (Baunsgaard2020 §5.2)."""
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -22,13 +22,13 @@ POWER = {"gpu_power_watts": ("GPU", "--", "#d55e00")}
 ROW = 1.5
 """Height of a row of panels in inches."""
 WINDOW = 25.0
-"""Seconds shown in the batch panel, as in the paper."""
+"""Maximum number of seconds in the batch panel, as in Baunsgaard2020."""
 BATCHES = 8
-"""Maximum number of batches in the batch panel, because more could not be told apart."""
+"""Maximum number of batches in the batch panel. More batches would be indistinguishable."""
 SAMPLES = 3
-"""Minimum number of samples per batch. With fewer samples, its parts would not be visible."""
+"""Minimum number of samples per batch. With fewer samples, the parts of a batch would be invisible."""
 PARTS = {"data": "#ffffff", "forward": "#cfe3f1", "backward": "#9fb9d6", "update": "#f3cfa2"}
-"""Colours of the parts of a training step on the host. `backward` includes summing the gradients of several ranks."""
+"""Colours of the parts of a training step on the host. `backward` includes summing gradients over ranks."""
 
 
 def draw_utilisation(comparison: Comparison, folder: Path) -> list[Path]:
@@ -66,7 +66,7 @@ def draw_utilisation(comparison: Comparison, folder: Path) -> list[Path]:
 
 
 def _list_measures(run: Record) -> dict[str, Callable[[Axes], object]]:
-    """Map the label of each panel of a run to the function that draws it; empty if there are fewer than two samples."""
+    """Map each panel label of a run to its drawing function. The map is empty if there are fewer than two samples."""
     rows, speed, batches = by_second(read_utilisation(run.folder)), throughput_curve(run), window(run)
     if len(rows) < 2:
         return {}
@@ -87,7 +87,7 @@ def _list_measures(run: Record) -> dict[str, Callable[[Axes], object]]:
 
 
 def _draw_use(rows: Sequence[Json], panel: Axes) -> None:
-    """Draw the load, with a thin line per GPU. A single GPU gets no line, because the mean already shows it."""
+    """Draw the processor and GPU load. Several GPUs also get a thin line each; the mean suffices for one GPU."""
     gpus = max(len(row["gpu_percents"]) for row in rows)
     for gpu in range(gpus if gpus > 1 else 0):
         points = [(row["seconds"], row["gpu_percents"][gpu]) for row in rows if len(row["gpu_percents"]) > gpu]
@@ -107,7 +107,7 @@ def _draw_shaded(rows: Sequence[Json], draw: Callable[[Axes], object], panel: Ax
 
 
 def _draw_batches(rows: Sequence[Json], panel: Axes) -> None:
-    """Draw the load during a few batches, with a span for each part of a step."""
+    """Draw the load during a few batches, with a coloured span for each part of a step."""
     _draw_use(rows, panel)
     spans = [(row["part"], before["seconds"], row["seconds"]) for before, row in pairwise(rows)]
     unnamed = set(PARTS)
@@ -127,7 +127,7 @@ def _draw_lines(panel: Axes, rows: Sequence[Json], columns: Mapping[str, tuple[s
 
 
 def window(run: Record) -> list[Json]:
-    """Return the samples during a few batches in the middle of training. Empty with too few samples per batch."""
+    """Return the samples during a few batches in the middle of training, or none if batches have too few samples."""
     rows = read_utilisation(run.folder)
     trained = [row["seconds"] for row in rows if row["phase"] == "train" and row["part"]]
     steps, seconds = run.summary.steps, run.summary.train_batch_seconds

@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
 
 def log_comparison(comparison: Comparison, project: str, folder: Path) -> str:
-    """Log a comparison as a W&B run with job type `comparison`, and return lines to print.
+    """Log a comparison as a W&B run with job type `comparison`, and return messages to print.
 
-    The W&B run has the tables of the report, and the page if `folder` has one. For a sweep with planned looks, its
-    summary also has the number of looks so far and the state of each question. If the server of W&B fails, everything
-    is stored in a file to be sent later. Raise UsageError for a value that W&B refuses.
+    The W&B run contains the tables of the report, and the page if `folder` has one. For a sweep with planned looks, its
+    summary also contains the number of looks so far and the state of each question. If W&B's server fails, all data are
+    stored in a file, to be sent later. Raise UsageError for a value that W&B rejects.
     """
     name = f"comparison-{comparison.title}"
     options: Json = {"project": project, "group": comparison.title, "job_type": "comparison", "name": name}
@@ -40,7 +40,7 @@ def log_comparison(comparison: Comparison, project: str, folder: Path) -> str:
 
 
 def _send(options: Json, log: Callable[["wandb.Run"], bool]) -> tuple["wandb.Run", bool]:
-    """Log in a W&B run with these options; return it, and whether the server has received everything.
+    """Log to a new W&B run with these options. Return the run, and whether the server has received everything.
 
     If the server has not, log again into a file. `log` returns whether the server accepted its data.
     """
@@ -55,7 +55,7 @@ def _send(options: Json, log: Callable[["wandb.Run"], bool]) -> tuple["wandb.Run
 
 
 def _log(run: "wandb.Run", comparison: Comparison, folder: Path) -> bool:
-    """Log a comparison, and return whether the server of W&B has confirmed the tables."""
+    """Log a comparison, and return whether W&B's server has confirmed the tables."""
     import wandb
 
     try:
@@ -85,12 +85,12 @@ def log_afterwards(
 ) -> str | None:
     """Log results about a run as a separate W&B run in the same group, if the run itself was logged to W&B.
 
-    - run: folder of the run
+    - run: the run folder
     - more: additional keys of the logged config
     - decoder: replaces the decoder in the logged config
 
-    Return the command that sends the results later if W&B is offline. Errors of W&B are only printed, because the
-    results are in files already.
+    Return the command that sends the results later if W&B is offline, else None. Errors of W&B are only printed,
+    because the results are already in files.
     """
     config = read_config(run)
     logger = find_logger(config.get("logger"))
@@ -120,7 +120,7 @@ def log_afterwards(
 
 
 def find_logger(node: object) -> Json | None:
-    """Return the node of the W&B logger in a config, or None without one."""
+    """Return the config node of the W&B logger, or None if the config has no such logger."""
     if not isinstance(node, dict):
         return None
     if node.get("_target_") == LOGGER:
@@ -129,7 +129,7 @@ def find_logger(node: object) -> Json | None:
 
 
 def final_rates(sets: Mapping[str, Rates]) -> dict[str, float]:
-    """Return the error rates of each set, under the same names as in training."""
+    """Return the error rates of each set, under the names that training uses."""
     return {
         f"final/{name}/{rate}": value
         for name, result in sets.items()

@@ -1,4 +1,4 @@
-"""Run a finished run again with its recorded code, unchanged to judge the result, or with some overrides changed."""
+"""Run a finished run's config again: unchanged, to judge whether its result is reproducible, or with new overrides."""
 
 import itertools
 import os
@@ -43,14 +43,14 @@ from asr_verdicts.record import Code, Record
 
 
 def load_original(folder: Path) -> Record:
-    """Read a finished run. Raise UsageError for any other folder; the message explains what the folder contains."""
+    """Load a finished run. Raise UsageError for any other folder, with a message that explains what it contains."""
     folder = folder.resolve()
     example = "expected a run folder, like outputs/<sweep>/<run>-<hash>"
     if not folder.is_dir():
         raise UsageError(f"{folder}: there is no such folder; {example}")
     if not layout.is_run(folder):
         if runs := runs_in(folder):
-            raise UsageError(f"{folder}: this is a sweep's folder; expected one of its runs, like {runs[0].name}")
+            raise UsageError(f"{folder}: this is a sweep folder; expected one of its runs, like {runs[0].name}")
         raise UsageError(f"{folder}: not a run folder (it has no {layout.STATUS}); {example}")
     if reason := why_unfinished(folder):
         raise UsageError(f"{folder}: not finished ({reason}); the command that started it continues it")
@@ -58,9 +58,9 @@ def load_original(folder: Path) -> Record:
 
 
 def announce(original: Record, repository: Path, *, trust: bool) -> None:
-    """Print which code `--checkout` will run. Raise UsageError for an untrusted folder of another user or machine."""
+    """Print which code --checkout will run. Raise UsageError for an untrusted run of another user or machine."""
     commit, diff = _read_code(original.environment.code)
-    # git quotes the names of the files; --numstat does not apply the changes
+    # --numstat lists the changed files, with quoted names, and does not apply the changes
     listed = _git(repository, "apply", "--numstat", "-", text=diff)[0] if diff else ""
     files = ", ".join(line.split("\t", 2)[-1] for line in listed.split("\n") if line)
     print(f"--checkout runs commit {commit}" + (f", with uncommitted changes of {files}" if diff else ""), flush=True)
@@ -74,18 +74,18 @@ def announce(original: Record, repository: Path, *, trust: bool) -> None:
 
 
 def _read_code(code: Code) -> tuple[str, str]:
-    """Return commit and uncommitted changes. Raise UsageError for a commit that git might take for an option."""
+    """Return the commit and the uncommitted changes. Raise UsageError if git could mistake the commit for an option."""
     commit, diff = code.commit or "", code.dirty_diff or ""
     if not re.fullmatch(r"[0-9a-f]{40,64}", commit):
-        raise UsageError("--checkout: the run's environment.json names no commit: it did not run from a git checkout")
+        raise UsageError("--checkout: the run's environment.json names no commit: its code was not a git checkout")
     return commit, diff
 
 
 @contextmanager
 def checked_out(repository: Path, code: Code) -> Iterator[Path]:
-    """Yield a temporary folder with the recorded commit and its uncommitted changes.
+    """Yield a temporary folder with the recorded commit and uncommitted changes.
 
-    Raise UsageError outside a git checkout, for an unknown commit, and for changes that do not apply.
+    Raise UsageError if `repository` is not a git checkout or lacks the commit, or if the changes do not apply.
     """
     commit, diff = _read_code(code)
     with tempfile.TemporaryDirectory(prefix="reproduce-") as temporary:
@@ -101,9 +101,9 @@ def checked_out(repository: Path, code: Code) -> Iterator[Path]:
 
 
 def _git(folder: Path, *arguments: str, text: str = "") -> tuple[str, str]:
-    """Return git's output, and the last line of its error message, or "" if it succeeds. text: standard input."""
+    """Return git's output, and the last line of its error message, or "" if git succeeds. text: standard input."""
     command = ["git", "-C", str(folder), "-c", "safe.directory=*", *arguments]
-    given = text.encode(errors="surrogateescape")  # as bytes, because text mode would drop a diff's carriage returns
+    given = text.encode(errors="surrogateescape")  # bytes, because text mode would drop a diff's carriage returns
     done = subprocess.run(command, input=given, capture_output=True, check=False)
     output, errors = (stream.decode(errors="backslashreplace") for stream in (done.stdout, done.stderr))
     return output, (errors.strip().splitlines() or ["git failed"])[-1] if done.returncode else ""
@@ -111,9 +111,9 @@ def _git(folder: Path, *arguments: str, text: str = "") -> tuple[str, str]:
 
 @contextmanager
 def open_attempt(original: Record, reproductions: Path, *, checkout: bool) -> Iterator[Path]:
-    """Yield a folder under `reproductions` for this process only: the first unused or interrupted one.
+    """Yield the first unused or interrupted folder under `reproductions`, and lock it for this process.
 
-    checkout: whether the recorded code runs; these attempts are numbered separately.
+    checkout: whether the recorded code runs. Attempts with and without --checkout are numbered separately.
     """
     parent = reproductions / original.folder.parent.name / original.folder.name
     for number in itertools.count(1):
@@ -135,7 +135,7 @@ def open_attempt(original: Record, reproductions: Path, *, checkout: bool) -> It
 
 
 def format_request(original: Record, home: Path) -> str:
-    """Format the original's config as YAML, with the folder `home`, the original's threads, and no W&B run."""
+    """Format the original's config as YAML, for a run in `home` with the original's thread count and without W&B."""
     cfg = OmegaConf.create(original.config)
     machine: Json = {
         "outputs": str(home.parent),
@@ -158,11 +158,11 @@ def reproduce(
 ) -> tuple[ReproductionVerdict, Path, Path]:
     """Run the original's config again; return the verdict, the new run's folder, and the file with the verdict.
 
-    source: a checkout of this project. checkout: whether to run the commit that the original recorded, from this
-    checkout's repository. Raise UsageError if the run is refused, RunFailedError if it fails, and KeyboardInterrupt if
-    it is interrupted.
+    source: a checkout of this project. checkout: whether to run the original's recorded commit, from the repository of
+    `source`, instead of the current code. Raise UsageError if the run is refused, RunFailedError if it fails, and
+    KeyboardInterrupt if it is interrupted.
     """
-    weights_hash(original.folder)  # refuses a damaged checkpoint before training again
+    weights_hash(original.folder)  # refuses a damaged checkpoint before the new training
     code = checked_out(source, original.environment.code) if checkout else nullcontext(source)
     with code as tree:
         if not checkout:
@@ -179,11 +179,11 @@ def reproduce(
 
 
 def check_trusted(original: Record, source: Path) -> None:
-    """Check a config that a stranger may have written. Raise UsageError for a wrong value or missing keys."""
+    """Check the original's config, which a stranger may have written. Raise UsageError for wrong or missing values."""
     path = original.folder / CONFIG
     defaults = compose(source / "conf", [], name="config", folder=None)
     if missing := [str(key) for key in defaults if key not in original.config]:
-        raise UsageError(f"{path}: it lacks {', '.join(missing)}, so it belongs to other code; --checkout runs it")
+        raise UsageError(f"{path}: it lacks {', '.join(missing)}, so other code wrote it; --checkout runs that code")
     try:
         cfg = OmegaConf.create(original.config)
         fill(cfg)
@@ -209,9 +209,9 @@ def make_absolute(cfg: DictConfig) -> None:
 
 
 def run_frozen(source: Path, config: Path) -> None:
-    """Run a frozen config with the code of the checkout `source`.
+    """Run a frozen config with the code in the checkout `source`.
 
-    Raise KeyboardInterrupt for an interrupted run, UsageError for a refused one, RunFailedError for a failed one.
+    Raise KeyboardInterrupt if the run is interrupted, UsageError if it is refused, and RunFailedError if it fails.
     """
     line = command(source / "src" / "train.py", config.absolute(), ranks(load_frozen(config)))
     # started in `source`, because Python would import from the user's folder if it contains a src/
@@ -229,8 +229,8 @@ def run_variation(
 ) -> None:
     """Train a new run in the original's sweep, with the overrides `changes` applied to the original's config.
 
-    source, checkout: as for `reproduce`. Raise UsageError if the run is refused, or if conf/ no longer gives the
-    original's config.
+    source, checkout: as in `reproduce`. outputs: folder of sweeps; None for the original's. Raise UsageError if the run
+    is refused, or if conf/ no longer produces the original's config.
     """
     code = checked_out(source, original.environment.code) if checkout else nullcontext(source)
     with code as tree:
@@ -251,8 +251,8 @@ def vary(original: Record, changes: Sequence[str], tree: Path, source: Path) -> 
     if drift := differences(determining(original.config), now):
         listed = "; ".join(f"{key}: {old!r} then, {new!r} now" for key, old, new in drift)
         raise UsageError(
-            f"conf/ no longer gives the config of {original.folder.name} ({listed}); "
-            "--checkout uses the conf/ of the original"
+            f"conf/ no longer produces the config of {original.folder.name} ({listed}); "
+            "--checkout uses the original's conf/"
         )
     cfg = compose_like(original, list({**parse_overrides(original.overrides), **changed}.values()), tree, source)
     kept = {*MACHINE_KEYS} - {"overrides", *(key.split(".")[0] for key in changed)}
@@ -268,10 +268,10 @@ def vary(original: Record, changes: Sequence[str], tree: Path, source: Path) -> 
 
 
 def parse_overrides(overrides: Sequence[str]) -> dict[str, str]:
-    """Map keys and groups to their overrides. Raise UsageError for invalid overrides and for lists of values."""
+    """Return overrides by key or group. Raise UsageError for an invalid override or one with several values."""
     for line in overrides:
         if "=" not in line and not line.startswith("~"):
-            raise UsageError(f"{line}: expected KEY=VALUE after the folder of one run")
+            raise UsageError(f"{line}: expected KEY=VALUE after a single run folder")
     try:
         parsed = OverridesParser.create().parse_overrides(list(overrides))
     except HydraException as error:
@@ -283,16 +283,16 @@ def parse_overrides(overrides: Sequence[str]) -> dict[str, str]:
 
 
 TRUSTED_VARIABLES = ("ASR_ABLATIONS_DATA", "XDG_CACHE_HOME", "HOME", "WANDB_PROJECT")
-"""Environment variables that conf/ reads, for the folders of corpora and for the W&B project."""
+"""Environment variables that conf/ reads: folders of corpora, and the W&B project."""
 
 
 @contextmanager
 def restrict_environment() -> Iterator[None]:
-    """Let ${oc.env:…} read only TRUSTED_VARIABLES in this context, so that a stranger's config cannot copy others."""
+    """Let ${oc.env:…} read only TRUSTED_VARIABLES, because a stranger's config could copy other variables."""
 
     def read_variable(name: str, *default: str | None) -> str | None:
         if name not in TRUSTED_VARIABLES:
-            raise UsageError(f"${{oc.env:{name}}}: a config from elsewhere reads {', '.join(TRUSTED_VARIABLES)} only")
+            raise UsageError(f"${{oc.env:{name}}}: a recorded config may only read {', '.join(TRUSTED_VARIABLES)}")
         return oc.env(name, *default)
 
     OmegaConf.register_new_resolver("oc.env", read_variable, replace=True)
@@ -311,7 +311,7 @@ def compose_like(original: Record, overrides: Sequence[str], tree: Path, source:
     with open_dict(cfg):
         cfg.overrides = list(overrides)
     try:
-        with restrict_environment():  # the folder of configs comes from a record, which a stranger may have written
+        with restrict_environment():  # a stranger may have written the record that names the config folder
             OmegaConf.resolve(cfg)
     except OmegaConfBaseException as error:
         raise UsageError(one_line(error)) from error
@@ -319,7 +319,7 @@ def compose_like(original: Record, overrides: Sequence[str], tree: Path, source:
 
 
 def find_config_file(original: Record) -> tuple[str, Path | None]:
-    """Return the name of the file from which the original's config was composed, and its folder if given with -cd."""
+    """Return the name of the config file that the original was composed from, and its folder if set with -cd."""
     if recorded := original.environment.composed:
         return str(recorded.config_name), Path(recorded.config_dir) if recorded.config_dir else None
     with suppress(FileNotFoundError, UnreadableFileError):

@@ -38,11 +38,11 @@ class FirstDifference:
 
 @dataclass(frozen=True)
 class BitComparison:
-    """The amount of compared data of two runs, and all differences.
+    """All differences between two runs, and the amount of compared data.
 
     - first_difference: None if all losses are equal; metrics, hypotheses: differences, as "key, epoch" and "set/id"
-    - weights: SHA-256 of the last weights of original and reproduction, "" without a checkpoint
-    - rates: WER of original and reproduction as fractions, by test set
+    - weights: SHA-256 of the original's and the reproduction's last weights; "" if there is no checkpoint
+    - rates: the original's and the reproduction's WER as fractions, by test set
     - missing: files that cannot be compared because the original's folder lacks them
     - exact: whether equal inputs must give equal bits, which GPUs do not guarantee
     """
@@ -64,7 +64,7 @@ class BitComparison:
 
 
 def compare_bits(original: Record, reproduction: Record) -> BitComparison:
-    """Compare the records of two finished runs."""
+    """Compare the results of two finished runs bit for bit."""
     losses, new_losses = read_losses(original.folder), read_losses(reproduction.folder)
     epochs = original.summary.epochs or 1
     weights = weights_hash(original.folder), weights_hash(reproduction.folder)
@@ -85,7 +85,7 @@ def compare_bits(original: Record, reproduction: Record) -> BitComparison:
 
 
 def weights_hash(folder: Path) -> str:
-    """Return a SHA-256 over names, types, shapes and bytes of a run's last weights; "" without a checkpoint."""
+    """Return a SHA-256 of the names, types, shapes and bytes of a run's last weights; "" if it has no checkpoint."""
     import torch
 
     if not (path := last_checkpoint(folder)).exists():
@@ -124,7 +124,7 @@ def _differing_hypotheses(original: Record, reproduction: Record) -> list[str]:
 
 
 DETERMINING = ("config", "data", "code")
-"""Kinds of causes that make it another experiment. The other kinds belong to the machine and change only last bits."""
+"""Kinds of causes that make the reproduction another experiment. Versions and hardware should only change last bits."""
 
 
 @dataclass(frozen=True)
@@ -133,7 +133,7 @@ class Cause:
 
     - kind: config, data, code, versions or hardware
     - what: the key, data set, source file or package that differs
-    - original, reproduction: its value in each run
+    - original, reproduction: the differing value in each run
     """
 
     kind: str
@@ -147,7 +147,7 @@ ANY_ORDER = Cause("hardware", "sums on a GPU", *["in any order: cuDNN may add up
 
 
 def find_causes(original: Record, reproduction: Record) -> list[Cause]:
-    """Return all differences between two runs except in their results. Config, data and code come first."""
+    """Return all differences between two runs other than their results. Config, data and code come first."""
     result = [
         *find_edits(original),
         *_differing("config", determining(original.config), determining(reproduction.config)),
@@ -170,13 +170,13 @@ def find_edits(original: Record) -> list[Cause]:
 
 
 def _describe_data(data: DataRecord) -> dict[str, object]:
-    """Return the content of each data set, and the alphabet."""
+    """Return the recorded description of each data set, and the alphabet."""
     sets = {name: as_json(content) for name, content in data.sets.items()}
     return {**sets, "alphabet": data.alphabet, "separation": data.separation}
 
 
 def compare_environments(original: Environment, other: Environment) -> list[Cause]:
-    """Return the differences in code (by source file), package versions, and hardware including threads."""
+    """Return the differences in code (by source file), in package versions, and in hardware, including threads."""
     return [
         *_differing("code", {"behaviour": original.behaviour}, {"behaviour": other.behaviour}),
         *_differing("code", original.code.files or {}, other.code.files or {}),
@@ -190,7 +190,7 @@ def _differing(kind: str, original: Mapping[str, object], reproduction: Mapping[
 
 
 FEWEST_SEEDS = 4
-"""With three seeds the limit would be 6 standard deviations, and with two 18, so it would exclude almost nothing."""
+"""Fewest seeds for a limit. With three seeds, it would be 6 standard deviations, which exclude almost no difference."""
 
 ALPHA = 0.05
 """Probability that seed noise alone exceeds the limit on at least one test set."""
@@ -200,9 +200,9 @@ ALPHA = 0.05
 class SeedTolerance:
     """The seed noise of one test set, with WERs as fractions.
 
-    - limit: the largest difference between two runs that counts as noise; None with too few seeds
-    - deviation: the standard deviation over seeds; None for a single seed
-    - seeds: the number of seeds in the original's sweep with its config
+    - limit: largest difference between two runs that counts as noise; None if there are too few seeds
+    - deviation: standard deviation over seeds; None for a single seed
+    - seeds: number of seeds with the original's config in the original's sweep
     """
 
     limit: float | None
@@ -211,10 +211,10 @@ class SeedTolerance:
 
 
 def measure_noise(original: Record) -> dict[str, SeedTolerance]:
-    """Measure the seed noise of each test set on the runs of the original's sweep that differ only in the seed."""
+    """Measure the seed noise of each test set, from the runs in the original's sweep that differ only in the seed."""
     try:
         siblings = [run for run in load([original.folder.parent]).runs if run.content == original.content]
-    except UsageError:  # damaged other runs must not prevent the reproduction
+    except UsageError:  # a damaged sibling must not prevent the reproduction
         siblings = []
     runs = {run.seed: run for run in [*siblings, original]}
     sets = original.summary.test_sets
@@ -227,11 +227,11 @@ def measure_noise(original: Record) -> dict[str, SeedTolerance]:
 
 
 def estimate_from_seeds(rates: Sequence[float], grain: float, sets: int = 1) -> SeedTolerance:
-    """Estimate the seed noise of one of `sets` test sets from a WER per seed.
+    """Estimate the seed noise of one of `sets` test sets from the WER of each seed.
 
     With probability 1 − ALPHA, two runs that differ only in the seed are within the limits on all test sets
     (Bonferroni). The limit is t · √2 · sd, with Student's t for the number of seeds (repeatability limit of ISO 5725-6,
-    for few runs). grain: the WER of a single error; the deviation counts as at least the rounding error of the WER.
+    for few runs). grain: WER of a single error, whose rounding error is a lower bound for the standard deviation.
     """
     deviation = mean_and_deviation(rates)[1] if rates else None
     if deviation is None or len(rates) < FEWEST_SEEDS:
@@ -258,7 +258,7 @@ class ReproductionVerdict:
     noise: Mapping[str, SeedTolerance]
 
     def as_json(self) -> dict[str, object]:
-        """Return the verdict for reproduction.json."""
+        """Return the contents of reproduction.json that describe the verdict."""
         rates = {name: {"original": old, "reproduction": new} for name, (old, new) in self.evidence.rates.items()}
         return {
             "verdict": self.name,
@@ -273,14 +273,14 @@ class ReproductionVerdict:
 def judge(evidence: BitComparison, causes: Sequence[Cause], noise: Mapping[str, SeedTolerance]) -> ReproductionVerdict:
     """Judge a reproduction.
 
-    Equal bits are a match. Different bits are drift if the WER is within the seed noise, and config, data and code are
-    equal. If the seed noise is unknown, the verdict is CANNOT_TELL.
+    Equal bits are a match. Different bits are drift if config, data and code are equal, the WERs differ by no more than
+    the seed noise, and another cause explains the bits. The verdict is CANNOT_TELL if the seed noise is unknown.
     """
     return ReproductionVerdict(*_decide(evidence, causes, noise), evidence, causes, noise)
 
 
 def _decide(evidence: BitComparison, causes: Sequence[Cause], noise: Mapping[str, SeedTolerance]) -> tuple[str, str]:
-    """Return the name and reason of the verdict."""
+    """Return the verdict's name, such as MATCH, and the reason for it."""
     if evidence.equal:
         parts = [f"the losses of all {evidence.steps} steps"] if evidence.steps else []
         parts += ["metrics", f"hypotheses of {evidence.utterances} utterances"]
@@ -340,15 +340,15 @@ def print_verdict(verdict: ReproductionVerdict) -> None:
 
 
 def noise_line(name: str, noise: SeedTolerance) -> str:
-    """Format the seed noise of a test set as a line, in percentage points of WER."""
+    """Format the seed noise of a test set in one line, in percentage points of WER."""
     deviation = "" if noise.deviation is None else f"sd {100 * noise.deviation:.2f}, "
     limit = "too few to tell" if noise.limit is None else f"two runs differ by up to {100 * noise.limit:.2f}"
     return f"seed noise on {name}: {deviation}{limit} (seeds in this run's sweep: {noise.seeds})"
 
 
 def cause_line(cause: Cause) -> str:
-    """Format a cause as a line. Long values, such as hashes, are cut; reproduction.json has the full values."""
-    if cause.kind == "code" and ("/" in cause.what or cause.what.endswith(".py")):  # without the hashes of the file
+    """Format a cause in one line. Long values such as hashes are truncated; reproduction.json has the full values."""
+    if cause.kind == "code" and ("/" in cause.what or cause.what.endswith(".py")):  # do not print the file's hashes
         fate = "is new" if cause.original is None else "is gone" if cause.reproduction is None else "has changed"
         return f"code: {cause.what} {fate}"
     texts = (value if isinstance(value, str) else json.dumps(value) for value in (cause.original, cause.reproduction))

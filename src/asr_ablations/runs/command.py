@@ -1,4 +1,4 @@
-"""The frame of every command: its preparation, and one-line errors instead of tracebacks."""
+"""Prepare every command's process, and report its errors in one line instead of a traceback."""
 
 import os
 import signal
@@ -18,7 +18,7 @@ from asr_verdicts.terminal import forgive_characters, harmless
 def prepare_command() -> None:
     ignore_signals_at_exit()
     for name in ("stdin", "stdout", "stderr"):
-        if getattr(sys, name) is None:  # closed: the next opened file would take its number and receive the output
+        if getattr(sys, name) is None:  # the stream is closed, and the next opened file would receive its output
             stream = Path(os.devnull).open("r+", encoding="utf-8")  # noqa: SIM115
             os.set_inheritable(stream.fileno(), True)
             setattr(sys, name, stream)
@@ -27,10 +27,10 @@ def prepare_command() -> None:
 
 
 def report_end(error: BaseException, *, continues: bool = True) -> int:
-    """Print the reason for a command's end in one line, once for all ranks, and return the exit code.
+    """Print in one line why a command ended, once for all ranks, and return the exit code.
 
-    The code is 2 for a user's mistake, 1 for a machine's error, and 128 plus the signal's number. Other errors are bugs
-    and are raised. continues: whether the same command resumes after an interruption.
+    The code is 2 for a user's mistake, 1 for a machine's failure, and 128 plus the number of a signal. Other errors are
+    bugs and are raised again. continues: whether the same command resumes an interrupted run.
     """
     if isinstance(error, (KeyboardInterrupt, Stopped)):
         code = 128 + getattr(error, "signal_number", signal.SIGINT)
@@ -46,14 +46,14 @@ def report_end(error: BaseException, *, continues: bool = True) -> int:
 
 
 def describe_end(error: Exception) -> tuple[str, int] | None:
-    """Return the line and exit code for an error caused by the user or the machine. None for a bug, which needs its
-    traceback. The line is empty if the reader of the output has ended, as in … | head.
+    """Return the message and exit code for an error that the user or the machine caused; None for a bug. The message is
+    empty if the output's reader has closed the pipe, as in `… | head`.
     """
     if isinstance(error, UsageError):
         return str(error), 2
     if isinstance(error, OSError):
-        if error.filename is None:  # from the output: its reader has ended, or the disk is full
-            with suppress(OSError, ValueError):  # otherwise the interpreter would fail again at its end
+        if error.filename is None:  # writing the output failed: the pipe is closed, or the disk is full
+            with suppress(OSError, ValueError):  # otherwise the interpreter would fail again on exit
                 os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         if isinstance(error, BrokenPipeError):
             return "", 1

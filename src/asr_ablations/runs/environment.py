@@ -1,4 +1,4 @@
-"""Record the environment of a run: versions, hardware, command and code."""
+"""Record a run's environment: versions, hardware, command and code."""
 
 import hashlib
 import itertools
@@ -30,7 +30,7 @@ PACKAGES = (
 
 def environment() -> Environment:
     """Return the versions, hardware, command and code of this process."""
-    composed = None  # for a frozen config
+    composed = None  # Hydra does not compose frozen configs
     if HydraConfig.initialized():
         hydra = HydraConfig.get()
         folders = [source.path for source in hydra.runtime.config_sources if source.provider == "command-line"]
@@ -50,7 +50,7 @@ def environment() -> Environment:
 
 
 def hardware() -> Hardware:
-    """Return the processor, cores, GPUs and their links, with PyTorch's threads and the native library in use."""
+    """Return the processor, its cores, the GPUs and their links, PyTorch's threads, and the native library in use."""
     import torch
 
     gpus, processor = gpu_names(), platform.processor()
@@ -71,9 +71,9 @@ def hardware() -> Hardware:
 
 
 def code() -> Code:
-    """Return the commit and its uncommitted changes, and a hash of each source file.
+    """Return the commit, the uncommitted changes, and a hash of each source file.
 
-    Names of files are relative to the package asr_ablations, or begin with asr_verdicts.
+    File names are relative to the package asr_ablations, or begin with the name of the package asr_verdicts.
     """
     verdicts = Path(asr_verdicts.__file__).parent
     named = {str(path.relative_to(PACKAGE)): path for path in [*PACKAGE.rglob("*.py"), *native.SOURCES]}
@@ -88,23 +88,23 @@ NEW_FILES = (
     *(f"src/asr_ablations/*.{ending}" for ending in ("py", "cpp", "h")),
     "conf/*.yaml",
 )
-"""Files that are recorded with the uncommitted changes although git does not track them."""
+"""Patterns of source files that are recorded with the uncommitted changes even if git does not track them."""
 DIFF = (
     *("diff", "HEAD", "--binary", "-U3", "--no-ext-diff", "--no-textconv", "--no-color"),
     *("--src-prefix=a/", "--dst-prefix=b/"),
 )
-"""Arguments of git for a diff that `git apply` accepts, regardless of the user's settings."""
+"""Git arguments for a diff that `git apply` accepts, regardless of the user's git settings."""
 
 
 def commit(repository: Path) -> dict[str, str]:
-    """Return the commit and the uncommitted changes of a checkout. Bytes that are not UTF-8 become surrogates.
+    """Return a checkout's commit and uncommitted changes. Bytes that are not UTF-8 become surrogates.
 
-    The result is empty outside a checkout, and if git fails, which prints a warning.
+    The result is empty outside a checkout. It is also empty, with a warning, if git fails.
     """
     if not (repository / ".git").exists():
         return {}
     with tempfile.TemporaryDirectory() as temporary:
-        # with a separate index and object folder, because the checkout may belong to another user
+        # git writes to a temporary index and object folder, because the checkout may belong to another user
         variables = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
         variables["GIT_INDEX_FILE"] = f"{temporary}/index"
 
@@ -126,11 +126,11 @@ def commit(repository: Path) -> dict[str, str]:
             return {}
 
 
-SECONDS = 20  # time limit for git and nvidia-smi, so that a driver that hangs does not block a run
+SECONDS = 20  # time limit for git and nvidia-smi, because a driver that hangs must not block a run
 
 
 def topology() -> tuple[list[str], dict[str, str]]:
-    """Return the bus of each GPU, and the link of each pair of GPUs; empty if nvidia-smi is missing or fails."""
+    """Return each GPU's bus, and the link between each pair of GPUs; empty if nvidia-smi is missing or fails."""
     bus = ("--query-gpu=pci.bus_id,pcie.link.gen.max,pcie.link.width.max", "--format=csv,noheader")
     try:
         answers = [
@@ -143,13 +143,13 @@ def topology() -> tuple[list[str], dict[str, str]]:
 
 
 def buses(answer: str) -> list[str]:
-    """Return the bus of each GPU, such as `PCIe 3 x16 at 00000000:06:00.0`, or only the address if it is hidden."""
+    """Return each GPU's bus, such as `PCIe 3 x16 at 00000000:06:00.0`, or only its address if the link is unknown."""
     rows = [re.split(r",\s*", line) for line in answer.splitlines()]
     return [f"PCIe {row[1]} x{row[2]} at {row[0]}" if row[1].isdecimal() else row[0] for row in rows]
 
 
 def links(answer: str) -> dict[str, str]:
-    """Return the link of each pair of GPUs, named as in `nvidia-smi topo -m`; empty for a single GPU.
+    """Return the link between each pair of GPUs in the output of `nvidia-smi topo -m`; empty for a single GPU.
 
     NV2 means two NVLinks. PIX, PXB, PHB, NODE and SYS mean increasingly long routes over PCIe.
     """

@@ -1,4 +1,4 @@
-"""The folder of a run in progress: lease, status and environment."""
+"""A run in progress: its folder, lease, status and environment."""
 
 import os
 import socket
@@ -39,18 +39,18 @@ from asr_verdicts.files import folder_name, write, write_json
 
 
 class Run:
-    """The folder of a run, as a context manager that holds the lease and records the status.
+    """A run and its folder, as a context manager that holds the lease and records the status.
 
-    The status is running, then done, pruned, or failed with a reason. Only rank 0 writes. fingerprint: a hash of the
-    data, "" if unknown. constant: overrides shared by all runs of the sweep, which the folder's name omits; None
-    outside a sweep.
+    The status is running, then done, pruned, or failed with a reason. Only rank 0 writes files.
+    fingerprint: a hash of the data; "" if unknown.
+    constant: overrides that all runs of the sweep share, and that the folder name omits; None outside a sweep.
     """
 
     def __init__(self, cfg: DictConfig, fingerprint: str = "", constant: Collection[str] | None = None) -> None:
         self.cfg, self.fingerprint = cfg, fingerprint
         self.id = identity(cfg, fingerprint)
         sweep = Path(str(cfg.outputs)) / folder_name(str(cfg.sweep))
-        # an existing folder has another name if its overrides have another order or other keys for the machine
+        # found by id, because the folder name depends on the order of overrides and on machine settings
         existing = (path for path in sorted(sweep.glob(f"*-{self.id}")) if path.is_dir())
         self.folder = next(existing, sweep / f"{short_name(_list_overrides(cfg), constant)}-{self.id}")
         self.name = self.folder.name.removesuffix(f"-{self.id}")
@@ -73,15 +73,15 @@ class Run:
             if changes := differences(recorded, content(self.cfg)):
                 listed = "; ".join(f"{key}: {before!r} there, {now!r} now" for key, before, now in changes)
                 raise UsageError(
-                    f"{self.folder}: its {layout.CONFIG} has other content ({listed}); "
-                    "force=true starts again and keeps the old run next to it"
+                    f"{self.folder}: its {layout.CONFIG} differs from this config ({listed}); "
+                    "force=true starts the run again and keeps the old one next to it"
                 )
         return status.status
 
     def keep_previous(self) -> Path | None:
-        """Rename the folder of an earlier run to <folder>.1, .2, … and return it; None if there is no earlier run.
+        """Rename an earlier run's folder to <folder>.1, .2, … and return the new path; None if there is no earlier run.
 
-        Raises LeaseHeldError if a process is working on it.
+        Raises LeaseHeldError if a process is working on the run.
         """
         if not self.folder.exists():
             return None
@@ -93,7 +93,7 @@ class Run:
         if rank():
             return self
         self._lease.take()
-        if fate_of(self.folder).state in RESULTS:  # since this process looked
+        if fate_of(self.folder).state in RESULTS:  # another process has ended the run meanwhile
             self._lease.release()
             raise LeaseHeldError(f"{self.folder.name}: another process has just ended it")
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -119,7 +119,7 @@ class Run:
         return isinstance(error, Pruned)
 
     def _record_environment(self) -> None:
-        """Record the environment in which this run starts or is resumed."""
+        """Record the environment of this session, which starts or resumes the run."""
         current = replace(environment(), behaviour=BEHAVIOUR, id=self.id)
         try:
             recorded = read_environment(self.folder)
@@ -146,7 +146,7 @@ class Run:
 
 
 def _list_overrides(cfg: DictConfig) -> list[str]:
-    """Return a run's overrides. An arm of a list has its name first, then the overrides that the name lacks."""
+    """Return a run's overrides. For a listed arm, its name comes first and replaces the overrides in the name."""
     arm = [] if cfg.get("arm") is None else [str(cfg.arm)]
     choices = arm[0].split(", ") if arm else []
     return [*arm, *(override for override in cfg.overrides if override not in choices)]

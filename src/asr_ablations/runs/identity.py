@@ -1,4 +1,4 @@
-"""The identity of a run: a hash over everything that affects its result."""
+"""The identity of a run: a hash of everything that affects its result."""
 
 import functools
 import re
@@ -18,7 +18,7 @@ from asr_verdicts.errors import UsageError, choices
 from asr_verdicts.files import slug
 
 BEHAVIOUR = 4
-"""Increased if code changes intentionally alter the results of an unchanged config, so that identities differ."""
+"""Version of the code's behaviour, increased if a code change intentionally alters the results of unchanged configs."""
 
 
 def content(cfg: DictConfig) -> Config:
@@ -27,17 +27,17 @@ def content(cfg: DictConfig) -> Config:
 
 
 def identity(cfg: DictConfig, fingerprint: str = "") -> str:
-    """Return eight hexadecimal digits of a hash over a config, its data and the code's behaviour."""
+    """Return a run's identity: eight hexadecimal digits of a hash of its config, its data and BEHAVIOUR."""
     return identity_of(content(cfg), fingerprint)
 
 
 def identity_of(content: Config, fingerprint: str) -> str:
-    """Return the identity of a run. content: the part of its config that can change results."""
+    """Return a run's identity. content: the part of the run's config that can change results."""
     return content_key(8, config=_normalise_numbers(content), data=fingerprint, behaviour=BEHAVIOUR)
 
 
 def _normalise_numbers(value: Any) -> Any:
-    """Replace 1.0 by 1 at any depth, because users type the same number in both ways."""
+    """Replace floats such as 1.0 by integers at any depth, because users write the same number in both ways."""
     if isinstance(value, dict):
         return {key: _normalise_numbers(inner) for key, inner in value.items()}
     if isinstance(value, list):
@@ -46,7 +46,7 @@ def _normalise_numbers(value: Any) -> Any:
 
 
 def of_the_experiment(overrides: Iterable[str]) -> list[str]:
-    """Return the overrides that affect the experiment, without those for the machine or the location of files."""
+    """Return the overrides that affect the experiment, without machine settings and file locations."""
     keys = (*(key for key in MACHINE_KEYS if key != "weights"), *(f"data.{key}" for key in WHEREABOUTS), "cache.root")
     machine = (*(f"{key}{mark}" for key in keys for mark in "=.@"), "hydra")
     return [override for override in overrides if not override.lstrip("+~").startswith(machine)]
@@ -56,9 +56,9 @@ LONGEST = 80  # maximum number of characters of a run's name
 
 
 def short_name(overrides: Iterable[str], constant: Collection[str] | None = None) -> str:
-    """Shorten overrides to a readable name, which need not be unique. The seed comes last and is never cut off.
+    """Shorten overrides to a readable run name, which need not be unique. The seed comes last and is never cut off.
 
-    constant: overrides shared by all runs of a sweep, which are omitted; None outside a sweep.
+    constant: overrides that all runs of a sweep share, and that the name omits; None outside a sweep.
     """
     words = of_the_experiment(overrides)
     if constant is None:
@@ -72,13 +72,13 @@ def short_name(overrides: Iterable[str], constant: Collection[str] | None = None
 
 
 def without_folder(override: str) -> str:
-    """Shorten the path in an override of `weights` to its last part."""
+    """Shorten the path in an override weights=<path> to its last part, and return other overrides unchanged."""
     key, _, value = override.partition("=")
     return f"{key}={Path(value).name}" if key == "weights" else override
 
 
 def fill(cfg: DictConfig) -> None:
-    """Add the default values of plain keys that a config of an earlier version lacks. The native library stays off."""
+    """Add default values for plain keys that a config of an earlier version lacks; a missing `native` becomes false."""
     if "native" not in cfg:
         cfg.native = False
     for key, value in yaml.safe_load(DEFAULTS.read_text(encoding="utf-8")).items():
@@ -91,27 +91,25 @@ def fill(cfg: DictConfig) -> None:
 
 
 REFERENCE = re.compile(r"\$\{(\.?[A-Za-z_][\w.]*\w)\}")
-"""An interpolation of another key. A leading dot means a key at the same level."""
+"""An OmegaConf interpolation of another key. A leading dot means a key at the same level."""
 
 
 def derived_keys(config: Config) -> dict[str, list[str]]:
-    """Return the keys that a config derives from others, according to conf/, each with the keys and groups it uses."""
+    """Return the config's keys that conf/ derives from other keys or groups, each with the keys and groups it uses."""
     keys = flatten(config)
     return {key: sources for key, sources in _read_references().items() if key in keys}
 
 
 @functools.cache
 def _read_references() -> dict[str, list[str]]:
-    """Return the interpolated keys of conf/ with their sources. A key set by an option of another group has that group
-    as a source.
-    """
+    """Return the derived keys in conf/ with their sources: interpolated keys, and groups whose options set the key."""
     references: dict[str, list[str]] = {}
     for path in sorted(CONF.rglob("*.yaml")):
         text = path.read_text(encoding="utf-8")
         group = ".".join(path.parent.relative_to(CONF).parts)
         everywhere = "@package _global_" in text
         if "${" not in text and not everywhere:
-            continue  # because parsing all files would take longer
+            continue  # parsing every file would be slow
         for key, value in flatten(load_yaml(text) or {}).items():
             place = key if everywhere or not group else f"{group}.{key}"
             names = REFERENCE.findall(value) if isinstance(value, str) else []
@@ -123,7 +121,7 @@ def _read_references() -> dict[str, list[str]]:
 
 
 def weights_file(path: str) -> Path:
-    """Return the checkpoint file that a value of the key `weights` names. Raises UsageError if it is missing."""
+    """Return the checkpoint for a value of `weights`: a run folder or .ckpt file. Raises UsageError if missing."""
     given = expanded(path, "weights")
     file = last_checkpoint(given) if given.is_dir() else given
     if not file.is_file():
@@ -132,19 +130,19 @@ def weights_file(path: str) -> Path:
 
 
 def sha256_of_weights(path: str | None) -> str | None:
-    """Resolve ${sha256_of_weights:…} to the SHA-256 of the checkpoint; None without weights."""
+    """Resolve ${sha256_of_weights:…} to the SHA-256 of the checkpoint; None if `weights` is null."""
     return None if path is None else hash_file(weights_file(str(path)))
 
 
 RECORDS = (CONFIG, ENVIRONMENT, OVERRIDES, STATUS, "lm.json")
-"""Files that only describe how and when the other files of a folder were created."""
+"""Files that only describe how and when a folder's other files were created."""
 
 
 def sha256_of(path: object) -> str | None:
-    """Resolve ${sha256_of:…} to the SHA-256 of a file, a run, or a folder without hidden files and RECORDS.
+    """Resolve ${sha256_of:…} to the SHA-256 of a file, a run, or a folder (except hidden files and RECORDS).
 
-    The hash of a run covers its last checkpoint and its config. None for a missing file, so that its reader can raise
-    the error.
+    The hash of a run covers its last checkpoint and its config. The result is None if the file is missing, because the
+    code that reads the file reports the error.
     """
     if not isinstance(path, str) or not path:
         return None
@@ -160,7 +158,7 @@ def sha256_of(path: object) -> str | None:
 
 
 def refuse_changed_files(node: object, place: str = "") -> None:
-    """Raise UsageError if a file or folder that a resolved config names has changed since the config was composed."""
+    """Raise UsageError if a file or folder in a resolved config has changed since the config was composed."""
     if isinstance(node, list):
         node = dict(enumerate(node))
     if not isinstance(node, dict):
@@ -171,5 +169,5 @@ def refuse_changed_files(node: object, place: str = "") -> None:
         if path is not None and value is not None and (actual := sha256_of(path)) != value:
             raise UsageError(
                 f"{place}{key}: {path} has changed since this config was composed: its SHA-256 was {value} and is now "
-                f"{actual or 'unknown, as the file is missing'}"
+                f"{actual or 'unknown, because the file is missing'}"
             )

@@ -5,19 +5,19 @@ A run's folder is outputs/<sweep>/<overrides>-<identity>/.
 
 from pathlib import Path
 
-# in the folder of a run, outputs/<sweep>/<run>/
+# in the run folder outputs/<sweep>/<run>/
 CONFIG = "config.yaml"  # the resolved config
 OVERRIDES = "overrides"  # the overrides that the user typed, one per line
-ENVIRONMENT = "environment.json"  # versions, hardware, command and code, also of each session that resumed the run
+ENVIRONMENT = "environment.json"  # versions, hardware, command and code of the first session and of each resumed one
 STATUS = "status.json"  # running, done, failed or pruned, with the reason and the step at which the run diverged
-DATA = "data.json"  # content and hash of each data set, and utterances left out
+DATA = "data.json"  # contents and hash of each data set, and the utterances left out
 MODEL = "model.txt"  # the model's layers with shapes and parameters
 METRICS = "metrics.csv"  # all values logged in training and validation
 LOSSES = "losses.csv"  # exact training loss of every step, and the gradient norm before clipping
 TRANSCRIPTS = "transcripts.csv"  # transcripts of training utterances, every few batches
-UTILISATION = "utilisation.csv"  # use of processor, memory and GPUs, sampled over time
-PROFILE, TRACE = "profile.txt", "profile.json"  # times of operations in some steps: a table, and a trace for viewers
-PROGRESS = "progress.json"  # latest epoch, loss and WER, for the live table of a sweep
+UTILISATION = "utilisation.csv"  # utilisation of CPU, memory and GPUs, sampled over time
+PROFILE, TRACE = "profile.txt", "profile.json"  # operation times in a few steps: a table, and a trace
+PROGRESS = "progress.json"  # latest epoch, loss and WER, for a sweep's live table
 UTTERANCES = "utterances.csv"  # reference, hypothesis and error counts of every utterance of the final evaluation
 SUMMARY = "summary.json"  # final error rates, sizes and times
 OUTPUT_LOG = "output.log"  # output of an arm's process
@@ -27,21 +27,21 @@ BEST = "best.ckpt"
 LOG_PROBS = "logprobs"  # log-probabilities of whole data sets, for decoders
 ACTIVATIONS = "activations"  # outputs of hidden layers for whole data sets, as HDF5
 EVALUATIONS = "evaluations"
-TIMING = "timing"  # times of evaluations, which vary; in a comparison's folder, timing.json
+TIMING = "timing"  # evaluation times, which vary between repetitions; a comparison's are in timing.json
 TUNING = "tuning"  # language model weights that were tried, with their results
 RESULT, REPORT = "result.json", "report.md"  # results of a benchmark, which has no error rates
 
-ALONE = "single"  # name of the sweep for runs outside a sweep
+ALONE = "single"  # sweep name of runs outside a sweep
 
-# in the folder of a sweep, outputs/<sweep>/
+# in the sweep folder outputs/<sweep>/
 SWEEP = "sweep.json"  # the manifest: the latest launch, the arms of all launches, and the runs of each launch
-ARMS = "arms"  # frozen configs of the arms, <folder of the run>.yaml
+ARMS = "arms"  # frozen configs of the arms, as <run folder>.yaml
 COMPARISON = "comparison"
-LOOKS = "looks.json"  # every time that a comparison looked at the results; also next to a run's evaluations
+LOOKS = "looks.json"  # all looks that comparisons took at the results; also next to a run's evaluations
 STANDING = "verdict.json"  # state of each arm of a planned sweep after its latest look, with intervals
-LEASES = ".leases"  # one lease file for each run with a process
+LEASES = ".leases"  # lease files, one for each run in progress
 
-# in the folder of a reproduction
+# in a reproduction's folder
 REQUEST, REPRODUCTION = "request.yaml", "reproduction.json"
 
 
@@ -56,10 +56,10 @@ def is_run(folder: Path) -> bool:
 
 
 def runs_in(folder: Path) -> list[Path]:
-    """Return the folders of started runs directly in this folder, sorted by name."""
+    """Return the run folders directly below a sweep folder, sorted by name. Only started runs count."""
     return sorted(path.parent for path in folder.glob(f"*/{STATUS}"))
 
 
 def frozen_config(folder: Path) -> Path:
-    """Return the path of the arm's frozen config, given its run folder."""
+    """Return the path of an arm's frozen config. folder: the arm's run folder."""
     return folder.parent / ARMS / f"{folder.name}.yaml"

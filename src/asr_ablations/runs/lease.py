@@ -1,4 +1,4 @@
-"""The lease of a run, which only one process at a time can hold, on any machine that shares the folder.
+"""The lease of a run, which only one process at a time can hold, among all machines that share the folder.
 
 The lease file with the highest number identifies the holder. A lease is created by linking a complete file to a new
 name, which is atomic on local disks and NFS. If a lease was released or its holder is dead, other processes try to
@@ -6,9 +6,9 @@ create the next number, and one succeeds. A holder that was suspended notices th
 stops after half of EXPIRY without a heartbeat.
 
 The holder locks its lease file, and the system releases the lock when the process ends. Process ids would not show this
-reliably: processes of other containers or users may be invisible, and zombies look alive. The lock decides if both
-processes run on the same kernel. On another machine, whose locks may be separate, or if the file system lacks locks,
-the heartbeat decides: the holder touches its lease file every few seconds.
+reliably: processes of other containers or users may be invisible, and zombies look alive. If both processes run on the
+same kernel, the lock decides whether the holder is alive. Otherwise, or if the file system lacks locks, the heartbeat
+decides: the holder touches its lease file every few seconds.
 """
 
 import fcntl
@@ -32,15 +32,15 @@ from asr_verdicts.files import write_json
 HEARTBEAT = 5.0  # seconds between two heartbeats
 EXPIRY = 60.0  # seconds without a heartbeat after which a holder on another machine counts as dead
 LEASE_HELD_EXIT_CODE = 75
-"""Exit code of a process if another process holds the lease of its run (EX_TEMPFAIL in sysexits.h)."""
+"""Exit code of a process whose run is leased to another process (EX_TEMPFAIL in sysexits.h)."""
 
 
 class LeaseHeldError(Exception):
-    """Another process holds the lease of this run."""
+    """Another process holds the run's lease."""
 
 
 class Lease:
-    """The right to write to a run's folder. lost: a function called with the reason if this process loses the lease."""
+    """The right to write to a run folder. lost: callback that receives the reason if this process loses the lease."""
 
     def __init__(self, folder: Path, lost: Callable[[str], None]) -> None:
         self._home, self._name, self._lost = folder.parent / LEASES, folder.name, lost
@@ -72,31 +72,31 @@ class Lease:
             self._content = json.dumps({**_describe_process(), "locked": _lock_file(self._lock)}).encode()
             os.write(self._lock, self._content)
             os.link(temporary, path)
-            if newest(self._home, self._name)[1] != path:  # other processes took, released and removed leases meanwhile
+            if newest(self._home, self._name)[1] != path:  # other processes have created newer leases meanwhile
                 path.unlink(missing_ok=True)
                 raise FileExistsError
         except BaseException as error:
             self._forget()
             if isinstance(error, FileExistsError):
-                raise LeaseHeldError(f"{self._name}: another process was faster") from None
+                raise LeaseHeldError(f"{self._name}: another process took the lease first") from None
             raise
         finally:
             temporary.unlink(missing_ok=True)
         self._path = path
 
     def release(self) -> None:
-        """Release the lease, so that other processes can take it."""
+        """Release the lease for other processes."""
         self._stop.set()
         if self._heartbeat.is_alive():
             self._heartbeat.join()
-        with suppress(OSError):  # the lease then ends with this process
+        with suppress(OSError):  # if writing fails, the lease ends with this process
             if self._path is not None and self._path.read_bytes() == self._content:
                 write_json(self._path, {**_describe_process(), "released": True})
         self._path = None
         self._forget()
 
     def _forget(self) -> None:
-        """Close the lease file. The lock ends when every process that inherited it has closed it, too."""
+        """Close the lease file. Its lock ends once all processes that inherited the open file have closed it."""
         lock, self._lock = self._lock, None
         if lock is not None:
             os.close(lock)
@@ -121,7 +121,7 @@ class Lease:
 
 
 def newest(home: Path, name: str) -> tuple[int, Path | None]:
-    """Return the number and file of the newest lease; 0 and None without one. Raises OSError for unreadable folders."""
+    """Return the number and file of a run's newest lease; 0 and None if there is none. Raises OSError."""
     names = os.listdir(home) if home.exists() else []
     numbers = [entry.rpartition(".")[2] for entry in names if re.fullmatch(rf"{re.escape(name)}\.\d+", entry)]
     return (int(max(numbers)), home / f"{name}.{max(numbers)}") if numbers else (0, None)
@@ -142,11 +142,11 @@ def _describe(lease: Path) -> str | None:
                 return None
             description = f"process {int(holder['pid'])} on {holder['host']} is working on it"
             is_here = bool(holder["locked"]) and holder["boot"] == _read_boot()
-        except (ValueError, KeyError, TypeError):  # power failures leave empty files
-            description, is_here = "a lease that cannot be read", False
+        except (ValueError, KeyError, TypeError):  # a power failure may leave an empty file
+            description, is_here = "its lease cannot be read but is recent", False
         alive = _is_locked(lease) if is_here else _has_heartbeat(lease)
     except FileNotFoundError:
-        return "another process was faster"
+        return "another process took the lease first"
     return description if alive else None
 
 
@@ -164,7 +164,7 @@ def _is_locked(lease: Path) -> bool:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except BlockingIOError:
             return True
-        except OSError:  # locks worked when the lease was taken
+        except OSError:  # locks no longer work, although they did when the lease was taken
             return _has_heartbeat(lease)
         return False
 
@@ -172,21 +172,21 @@ def _is_locked(lease: Path) -> bool:
 def _has_heartbeat(lease: Path) -> bool:
     """Return whether the last heartbeat is younger than EXPIRY.
 
-    The file system's clock decides, because all machines share it. If it is set, a living holder may look dead. It then
-    notices the higher number of the next lease and stops.
+    The file system's clock decides, because all machines share it. If that clock is set, a living holder may look dead.
+    The holder then notices the higher number of the next lease, and stops.
     """
     probe = lease.with_name(f".now.{uuid.uuid4().hex}")
     try:
         probe.touch()
         now = probe.stat().st_mtime
         probe.unlink(missing_ok=True)
-    except OSError:  # a read-only folder
+    except OSError:  # the folder is read-only
         now = time.time()
     return 0 <= now - lease.stat().st_mtime < EXPIRY
 
 
 def _read_boot() -> str:
-    """Return an id of the running kernel, which changes at each boot. The containers of a machine share it."""
+    """Return an id of the running kernel. It changes at each boot and is equal in all containers of a machine."""
     with suppress(OSError):
         return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
     return f"{socket.gethostname()} {psutil.boot_time():.0f}"

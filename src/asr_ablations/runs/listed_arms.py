@@ -1,4 +1,4 @@
-"""Arms given as a list, with the key `arms` of a sweep file. Each entry contains an arm's changes to the full model."""
+"""Arms that a sweep file lists under the key `arms`. Each entry contains an arm's changes to the full model."""
 
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,34 +15,34 @@ NAME = "name"
 FULL = "full"  # default name of the arm without changes
 FORM = "a list such as [{}, {norm: none}, {rnn: gru, width: 256}]"
 NOT_VARIED = ("seed", "hydra", "defaults", *MACHINE_KEYS)
-"""Keys that cannot distinguish arms. Each arm repeats all seeds, and the other keys do not change results."""
+"""Keys that a listed arm must not change: the seed, because every arm has all seeds, and keys for Hydra or machines."""
 
 
 @dataclass(frozen=True)
 class ListedArm:
-    """One arm of a list of arms. changes: the config values it changes, by dotted key; empty for the full model."""
+    """An arm of the list `arms`. changes: the arm's config values, by dotted key; empty for the full model."""
 
     name: str
     changes: dict[str, object]
 
     @property
     def keys(self) -> list[str]:
-        """Return the changed keys, without the + before keys that are added."""
+        """Return the changed keys, without Hydra's prefixes + and ~."""
         return [key.lstrip("+~") for key in self.changes]
 
     @property
     def overrides(self) -> list[str]:
-        """Return the overrides for runs of this arm: first its name, then its changes."""
+        """Return the Hydra overrides that select this arm: its name first, then its changes."""
         return [f"{key}={format_override_value(value)}" for key, value in {OWN: self.name, **self.changes}.items()]
 
     @property
     def text(self) -> str:
-        """Return the arm's changes as readable text."""
+        """Return the arm's changes in one line, for messages."""
         return " ".join(self.overrides[1:]) or "nothing"
 
 
 def read_arms(node: object) -> list[ListedArm]:
-    """Read a list of arms; null is an empty list. Raises UsageError for other values and for repeated arms."""
+    """Parse the value of `arms`; null means no arms. Raises UsageError unless it is a list of different arms."""
     if node is None:
         return []
     if not isinstance(node, Sequence) or isinstance(node, str) or len(node) < 2:
@@ -59,7 +59,7 @@ def read_arms(node: object) -> list[ListedArm]:
 def _read_arm(entry: object) -> ListedArm:
     if not isinstance(entry, Mapping):
         raise UsageError(
-            f"{LIST}: {entry}: expected the keys that the arm changes, as {{norm: none}}, or {{}} for none"
+            f"{LIST}: {entry}: expected the keys that the arm changes, such as {{norm: none}}, or {{}} for none"
         )
     changes = flatten({str(key): value for key, value in entry.items() if key != NAME})
     for key, value in changes.items():
@@ -71,7 +71,7 @@ def _read_arm(entry: object) -> ListedArm:
             raise UsageError(f"{LIST}: {key}={value}: expected a value instead of a reference to another key")
     name = entry.get(NAME)
     if name is not None and (not isinstance(name, str) or not name.strip() or "\n" in name):
-        raise UsageError(f"{LIST}: {NAME}={name}: expected a text of one line")
+        raise UsageError(f"{LIST}: {NAME}={name}: expected a single line of text")
     texts = {key: value if isinstance(value, str) else format_override_value(value) for key, value in changes.items()}
     return ListedArm(name or ", ".join(f"{key}={text}" for key, text in texts.items()) or FULL, changes)
 
@@ -88,7 +88,7 @@ def format_override_value(value: object) -> str:
 
 
 def merged(lists: Iterable[object]) -> list[ListedArm]:
-    """Merge the versions of a list that grew, in the order of the longest. Raises UsageError for ambiguous names."""
+    """Merge versions of an arm list that grew between launches. Raises UsageError if an arm name has two meanings."""
     arms: dict[str, ListedArm] = {}
     for listed in sorted((read_arms(node) for node in lists), key=len, reverse=True):
         for arm in listed:
@@ -99,7 +99,7 @@ def merged(lists: Iterable[object]) -> list[ListedArm]:
 
 
 def check_arm(config: Mapping[str, object]) -> None:
-    """Raise UsageError if a run's arm is not in its list of arms, or if it has an arm but no list."""
+    """Raise UsageError if a config's `arm` is not in its list `arms`, or if it has an `arm` but no list."""
     arms = read_arms(config.get(LIST))
     if not arms and config.get(OWN) is not None:
         raise choices(OWN, config.get(OWN), f"null, or the name of one of the arms in {LIST}, which a sweep sets")
@@ -111,8 +111,8 @@ def check_arm(config: Mapping[str, object]) -> None:
 
 
 def name_in(overrides: Iterable[str]) -> str | None:
-    """Return the name of the arm in a run's overrides; None for a sweep without a list."""
-    # imported late, because `compare` does not need Hydra
+    """Return the arm name in a run's overrides; None if the overrides contain no arm name."""
+    # imported only here, because `compare` does not need Hydra
     from hydra.core.override_parser.overrides_parser import OverridesParser
 
     word = next((word for word in overrides if word.startswith(f"{OWN}=")), None)
@@ -120,7 +120,7 @@ def name_in(overrides: Iterable[str]) -> str | None:
 
 
 def listed_arms(runs: Sequence[ConfiguredRun]) -> list[ListedArm]:
-    """Return the list of arms in the runs' configs; empty without one. Raises UsageError for contradictory lists."""
+    """Return the arms that the runs' configs list; empty if none do. Raises UsageError if their lists conflict."""
     return merged(run.config[LIST] for run in runs if run.config.get(LIST))
 
 
@@ -131,9 +131,9 @@ def find_extra_keys(
     factor: Sequence[str],
     allowed: Sequence[str],
 ) -> Differing:
-    """Return the keys in which arms differ from the baseline although the list does not change them.
+    """Return keys that differ between an arm and the baseline although the list of arms does not change them.
 
-    factor: keys in which all arms may differ. Raises ConfoundedError for keys that are not in `allowed`.
+    factor: keys that may differ in every arm. Raises ConfoundedError if another key differs that is not in `allowed`.
     """
     changes = {entry.name: entry.keys for entry in listed}
     seed_keys = replicated([run for arm in arms for run in arm.runs])
@@ -152,7 +152,7 @@ def find_extra_keys(
 
 
 def collect_listed_keys(configs: Mapping[str, Config]) -> tuple[dict[str, list[str]], list[str]]:
-    """Return the keys that each arm's name mentions, and the keys that any arm changes. configs: a config per arm."""
+    """Return the keys that each arm's name mentions, and all keys that arms change. configs: one config per arm."""
     lists = {name: read_arms(config.get(LIST)) for name, config in configs.items()}
     named = {
         name: [

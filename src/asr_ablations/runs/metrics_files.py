@@ -1,4 +1,4 @@
-"""Tables that grow during training: cut them back to the state of a checkpoint, and read the use of the machine."""
+"""Truncate the tables that grow during training to a checkpoint's state, and read samples of machine utilisation."""
 
 import csv
 import itertools
@@ -14,7 +14,7 @@ FIGURES = ("loss", "wer", "cer", "cer_longer")
 
 
 def keep_batches(path: Path, batches: int) -> None:
-    """Keep the first rows of a table, up to this value in the column `batches`. An empty table is removed."""
+    """Remove a table's rows with more than this number in the column `batches`. A table without rows is deleted."""
     if path.exists():
         with path.open(newline="", encoding="utf-8") as file:
             rows = list(csv.DictReader(file))
@@ -22,7 +22,7 @@ def keep_batches(path: Path, batches: int) -> None:
 
 
 def truncate(path: Path, rows: int) -> list[dict[str, str]]:
-    """Keep and return the first `rows` rows of a table. An empty table is removed."""
+    """Truncate a CSV table to its first `rows` rows, and return them. A table without rows is deleted."""
     if not path.exists():
         return []
     with path.open(newline="", encoding="utf-8") as file:
@@ -45,9 +45,9 @@ ALMOST_A_SECOND = 0.9
 
 
 def read_utilisation(folder: Path) -> list[Json]:
-    """Read the utilisation samples of a run. Invalid lines are skipped; without the file the list is empty.
+    """Read a run's utilisation samples. Invalid lines are skipped; the list is empty if the file cannot be read.
 
-    Unknown numbers are None. gpu_percents has a number per GPU, and part is the current part of the training step.
+    Unknown numbers are None. gpu_percents has one number per GPU, and part is the current part of the training step.
     """
     try:
         with (folder / UTILISATION).open(newline="", encoding="utf-8") as file:
@@ -57,7 +57,7 @@ def read_utilisation(folder: Path) -> list[Json]:
 
 
 def by_second(samples: Sequence[Json]) -> list[Json]:
-    """Combine consecutive samples of the same phase within almost a second into one."""
+    """Combine consecutive samples of the same phase into about one sample per second."""
     groups: list[list[Json]] = []
     for sample in samples:
         first = groups[-1][0] if groups else None
@@ -69,7 +69,7 @@ def by_second(samples: Sequence[Json]) -> list[Json]:
 
 
 def _join(group: list[Json]) -> Json:
-    """Combine samples into one: means of percentages and power, the sum of reads, and the last of other values."""
+    """Combine samples into one: mean percentages and power, total disk reads, and the last value of other columns."""
     means = {key: _mean([sample[key] for sample in group]) for key in MEANS}
     read = [sample["disk_read_mib"] for sample in group if sample["disk_read_mib"] is not None]
     each = [_mean(percents) for percents in zip(*(sample["gpu_percents"] for sample in group), strict=False)]

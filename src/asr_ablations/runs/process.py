@@ -20,16 +20,16 @@ from asr_verdicts.errors import UsageError
 
 LAUNCHER = "ASR_ABLATIONS_LAUNCHER"
 """Environment variable with the process id and start time of the launcher."""
-GRACE = 60.0  # seconds that an arm has for writing its checkpoint before it is killed
+GRACE = 60.0  # seconds that an arm has to write its checkpoint before it is killed
 
 
 def announce_launcher() -> str:
-    """Return a value of LAUNCHER that names this process."""
+    """Return the id and start time of this process as a value for the environment variable LAUNCHER."""
     return f"{os.getpid()}:{start_of(os.getpid())}"
 
 
 def follow_launcher() -> None:
-    """Stop this process once the launcher named in the environment has ended: by a signal, and later by force."""
+    """Stop this process once its launcher has ended: first with SIGTERM, and after GRACE seconds by force."""
 
     def stop() -> None:
         os.kill(os.getpid(), signal.SIGTERM)
@@ -45,7 +45,7 @@ LAUNCHED = "ASR_ABLATIONS_LAUNCHED"  # environment variable with an arm's start 
 
 
 def command(script: Path, config: Path, devices: int = 1, threads: int | None = None) -> list[str]:
-    """Return the command line that runs a frozen config. torchrun starts the ranks if there are several devices."""
+    """Return the command line that runs a frozen config. With several devices, torchrun starts one rank for each."""
     # Lightning would start ranks by repeating the user's command, which may be a whole sweep. Without a log folder,
     # torchrun would create one in the temporary folder.
     options = ["--standalone", f"--nproc-per-node={devices}", f"--log-dir={os.devnull}"]
@@ -55,14 +55,14 @@ def command(script: Path, config: Path, devices: int = 1, threads: int | None = 
 
 
 def child_environment(source: Path = SOURCE) -> dict[str, str]:
-    """Return the environment variables of this process, with the folder `source` first on Python's path."""
+    """Return this process's environment variables, with the folder `source` first in PYTHONPATH."""
     return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [str(source), os.environ.get("PYTHONPATH")]))}
 
 
 def wait_for(words: Sequence[str], environment: Mapping[str, str] | None = None, cwd: Path | None = None) -> int:
-    """Run a command in a new session, and return its exit code. It stops when this process ends.
+    """Run a command in a new session, and return its exit code. The command stops when this process ends.
 
-    Stop signals are passed on, so that a run writes its checkpoint and torchrun stops its ranks.
+    Stop signals are forwarded to the command, which lets a run write its checkpoint and torchrun stop its ranks.
     """
     variables = {**(environment or child_environment()), LAUNCHER: announce_launcher()}
     process = subprocess.Popen(words, env=variables, cwd=cwd, start_new_session=True)
@@ -80,7 +80,7 @@ def wait_for(words: Sequence[str], environment: Mapping[str, str] | None = None,
 
 
 def load_frozen(path: Path) -> DictConfig:
-    """Load a frozen config. Keys that an earlier version lacked are filled with their defaults."""
+    """Load a frozen config, and add default values for keys that an earlier version of the program lacked."""
     cfg = OmegaConf.load(path)
     assert isinstance(cfg, DictConfig), f"{path} does not contain keys and values"
     if (key := interpolation_in(OmegaConf.to_container(cfg))) is not None:
@@ -91,12 +91,12 @@ def load_frozen(path: Path) -> DictConfig:
 
 
 def main(script: str, config: str, threads: int | None = None) -> None:
-    """Run the script's `main` on the frozen config in this process."""
+    """Run a script's `main` on a frozen config in this process. threads: CPU threads if the config sets none."""
     follow_launcher()
     cfg = load_frozen(Path(config))
     if cfg.get("threads", "") is None:
         cfg.threads = threads
-    sys.argv = [script, *cfg.overrides]  # for the recorded command, and for the ranks that torchrun starts
+    sys.argv = [script, *cfg.overrides]  # environment.json records it as the command
     runpy.run_path(script, run_name="arm")["main"](cfg)
 
 

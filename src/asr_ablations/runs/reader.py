@@ -1,7 +1,7 @@
-"""The only readers of the files in a run's folder. A stranger may have written them, so nothing in them is executed.
+"""Read the files in a run folder. Nothing in the files is executed, because they may come from a stranger.
 
-Functions take the run's folder unless they say otherwise. They raise FileNotFoundError for a missing file, and
-UnreadableFileError for a damaged one.
+The argument `folder` is the run folder unless documented otherwise. Functions raise FileNotFoundError if a file is
+missing, and UnreadableFileError if it is damaged.
 """
 
 import csv
@@ -30,7 +30,7 @@ from asr_verdicts.record import DataRecord, Environment, SetResult, Summary, Utt
 
 @dataclass(frozen=True, kw_only=True)
 class Status:
-    """The content of status.json. diverged: the first step, counted from 1, whose loss was not finite."""
+    """The contents of status.json. diverged: the first step, counted from 1, whose loss was not finite."""
 
     status: str
     pid: int | None = None
@@ -46,7 +46,7 @@ TRAINING, EVALUATING = "training", "evaluating"  # values of Progress.phase
 
 @dataclass(frozen=True, kw_only=True)
 class Progress:
-    """The content of progress.json: the phase of a run in progress, and its latest epoch, loss and WER."""
+    """The contents of progress.json: a running run's phase, and its latest epoch, loss and WER."""
 
     null: ClassVar = ("loss", "wer")
 
@@ -62,12 +62,12 @@ class Progress:
 
 @dataclass(frozen=True, kw_only=True)
 class EvaluationRecord:
-    """The keys of <run>/evaluations/<name>.json that comparisons need: the results of a decoder on a trained model.
+    """The part of <run>/evaluations/<name>.json that comparisons need: a decoder's results with a trained model.
 
-    - files: name and sha256 of each file that the decoder reads
-    - tuning: set, trials and chosen values, if it was tuned
-    - condition: options and seed of each condition in which sets were heard
-    - corpora: number of utterances and hash of the content of each set of another corpus
+    - files: name and SHA-256 of each file that the decoder reads
+    - tuning: data set, number of trials and chosen values; None if the decoder was not tuned
+    - condition: options and seed of each condition, such as noise, that was applied to the test sets
+    - corpora: number of utterances and content hash of each test set from another corpus
     """
 
     name: str
@@ -84,7 +84,7 @@ class EvaluationRecord:
 
 @dataclass(frozen=True, kw_only=True)
 class LogProbsRecord:
-    """The record next to a file of log-probabilities. lengths: the number of frames of each utterance."""
+    """Metadata stored next to a file of log-probabilities. lengths: number of frames of each utterance."""
 
     lengths: list[int]
     seconds: float
@@ -93,7 +93,7 @@ class LogProbsRecord:
 
 @dataclass(frozen=True, kw_only=True)
 class Declared:
-    """The keys of an arm's frozen config that this program reads."""
+    """Keys of an arm's frozen config whose types are checked when it is read."""
 
     overrides: list[str] = field(default_factory=list)
     ablation: Config | None = None
@@ -101,7 +101,7 @@ class Declared:
 
 @dataclass(frozen=True, kw_only=True)
 class Seeded(Declared):
-    """The keys of a run's config that this program reads."""
+    """Keys of a run's config whose types are checked when it is read."""
 
     seed: int
     ranks: int | None = None
@@ -114,7 +114,7 @@ class Seeded(Declared):
 
 @dataclass(frozen=True, kw_only=True)
 class Launch:
-    """One launch of a sweep. arms: the ids of its runs. search: whether a search proposes the runs."""
+    """One launch of a sweep. arms: ids of the runs in this launch. search: whether a search proposed them."""
 
     started: str
     command: list[str]
@@ -124,7 +124,7 @@ class Launch:
 
 @dataclass(frozen=True, kw_only=True)
 class SweepManifest:
-    """The keys of a sweep's manifest that this program reads."""
+    """Keys of a sweep's manifest whose types are checked when it is read."""
 
     arms: list[Config] = field(default_factory=list)
     launches: list[Launch] = field(default_factory=list)
@@ -136,7 +136,7 @@ T = TypeVar("T")
 
 
 class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
-    """Reads 1e-3 as a number and dates as text, as OmegaConf does; YAML 1.1 does the opposite."""
+    """YAML loader that, like OmegaConf, reads 1e-3 as a number and dates as text. YAML 1.1 does the opposite."""
 
 
 _Loader.yaml_implicit_resolvers = {
@@ -149,17 +149,17 @@ _Loader.add_implicit_resolver(
 
 
 def load_yaml(text: str) -> Any:
-    """Parse YAML, with numbers as in OmegaConf. Raises ValueError or yaml.YAMLError."""
+    """Parse YAML text with OmegaConf's rules for numbers and dates. Raises ValueError or yaml.YAMLError."""
     return yaml.load(text, _Loader)
 
 
 TEXT_COLUMNS = ("set", "id", "speaker", "reference", "hypothesis", "audio", "unit")
-KINDS: dict[str, type] = {**dict.fromkeys(TEXT_COLUMNS, str), "offset": float, "duration": float}  # others: int
+KINDS: dict[str, type] = {**dict.fromkeys(TEXT_COLUMNS, str), "offset": float, "duration": float}  # others are int
 NEEDED_COLUMNS = (*TEXT_COLUMNS[:5], "words", "substitutions", "deletions", "insertions")
 
 
 class UnreadableFileError(UsageError):
-    """A file in a run's folder is damaged, or it must not be read."""
+    """A file in a run folder is damaged or unsafe to read."""
 
     def __init__(self, path: Path, reason: object) -> None:
         self.path, self.reason = path, " ".join(str(reason).split())
@@ -199,14 +199,14 @@ def interpolation_in(content: object, place: str = "") -> str | None:
 
 
 def read_overrides(folder: Path) -> list[str]:
-    """Return the overrides that the user typed for this run."""
+    """Return a run's Hydra overrides, as typed by the user."""
     path = folder / layout.OVERRIDES
     with readable(path):
         return [line for line in path.read_text(encoding="utf-8").split("\n") if line]
 
 
 def read_status(folder: Path) -> Status:
-    """Return a run's status, such as running, with its reason and process."""
+    """Return a run's recorded status, with the reason and the process id."""
     return read_record(folder / layout.STATUS, Status)
 
 
@@ -221,12 +221,12 @@ def read_environment(folder: Path) -> Environment:
 
 
 def read_data(folder: Path) -> DataRecord:
-    """Return a description of each data set of a run."""
+    """Return the recorded descriptions of a run's data sets."""
     return read_record(folder / layout.DATA, DataRecord)
 
 
 def read_model(folder: Path) -> str | None:
-    """Return the text diagram of a run's model; None if there is no such file, as for runs read from W&B."""
+    """Return the text diagram of a run's model; None if model.txt is missing, as in runs downloaded from W&B."""
     path = folder / layout.MODEL
     with suppress(FileNotFoundError), readable(path):
         return path.read_text(encoding="utf-8")
@@ -257,7 +257,7 @@ def read_metrics(folder: Path) -> list[dict[str, float | None]]:
 
 
 def _read_steps(folder: Path) -> list[tuple[str, float]]:
-    """Return the training loss of every step as text, and its gradient norm; no steps without losses.csv."""
+    """Return each step's training loss, as text, and gradient norm; empty if losses.csv is missing."""
     path = folder / layout.LOSSES
     with suppress(FileNotFoundError), readable(path):
         steps = [(row["loss"], float(row.get("gradient_norm") or "nan")) for row in _read_rows(path, ("loss",))]
@@ -268,17 +268,17 @@ def _read_steps(folder: Path) -> list[tuple[str, float]]:
 
 
 def read_losses(folder: Path) -> list[str]:
-    """Return the training loss of every step as text, which is exact; empty if they were not recorded."""
+    """Return the training loss of every step as text, which is exact; empty if losses.csv is missing."""
     return [loss for loss, _ in _read_steps(folder)]
 
 
 def read_gradient_norms(folder: Path) -> list[float]:
-    """Return the gradient norm at every step, nan if it was not recorded; empty for runs read from W&B."""
+    """Return the gradient norm of every step, NaN if not recorded; empty if losses.csv is missing."""
     return [norm for _, norm in _read_steps(folder)]
 
 
 def read_utterances(path: Path) -> list[UtteranceRow]:
-    """Return the rows of an utterance table. path: utterances.csv, or the table of an evaluation."""
+    """Return the rows of an utterance table. path: a run's utterances.csv, or an evaluation's table."""
     with readable(path):
         rows = [
             {column: KINDS.get(column, int)(value) for column, value in row.items()}
@@ -288,7 +288,7 @@ def read_utterances(path: Path) -> list[UtteranceRow]:
 
 
 def read_record(path: Path, kind: type[T]) -> T:
-    """Return the object in a JSON file as a dataclass of this kind."""
+    """Parse a JSON file as an instance of the dataclass `kind`."""
     with readable(path):
         return parse(kind, read_json(path))
 
@@ -314,33 +314,33 @@ def _read_rows(path: Path, columns: tuple[str, ...]) -> Iterator[dict[str, str]]
 
 @contextmanager
 def readable(path: Path) -> Iterator[None]:
-    """Raise UnreadableFileError for every error while this file is read, except if it is missing."""
+    """Convert any error while a file is read to UnreadableFileError, except if the file is missing."""
     try:
         if not is_regular(path):
             raise ValueError("it is not a regular file")
         yield
     except FileNotFoundError:
         raise
-    except NotADirectoryError as error:  # the record's folder is a hypothesis file
+    except NotADirectoryError as error:  # the parent is a hypothesis file
         raise FileNotFoundError(errno.ENOENT, "no such file", str(path)) from error
     except (OSError, ValueError, KeyError, csv.Error, yaml.YAMLError, RecursionError) as error:
         raise UnreadableFileError(path, getattr(error, "strerror", None) or error) from error
 
 
 def read_checkpoint(path: Path) -> Json:
-    """Read the tensors of a checkpoint, to the CPU, and its plain values. path: the checkpoint.
+    """Load a checkpoint's tensors, on the CPU, and its plain values.
 
-    Raises UsageError if it is damaged or has other content, and OSError or MemoryError if it cannot be read now.
+    Raises UsageError if the file is damaged or holds anything else, and OSError or MemoryError for temporary failures.
     """
     import torch
 
     if not is_regular(path):
         raise UsageError(f"{path}: refused; it is not a regular file")
     try:
-        with path.open("rb") as file, warnings.catch_warnings():  # opened once, as a running run replaces its last.ckpt
+        with path.open("rb") as file, warnings.catch_warnings():  # opened once, because a run may replace last.ckpt
             _check_sums(file)
             file.seek(0)
-            warnings.simplefilter("ignore")  # about unusual pickles, which are refused below
+            warnings.simplefilter("ignore")  # torch warns of unusual pickles, which are refused below
             content = torch.load(file, map_location="cpu", weights_only=True)
     except (OSError, MemoryError):
         raise
@@ -356,7 +356,7 @@ def read_checkpoint(path: Path) -> Json:
 
 
 def _check_sums(file: IO[bytes]) -> None:
-    """Raise BadZipFile if the content does not match its checksums, which torch does not check."""
+    """Raise BadZipFile if a checkpoint does not match its checksums, which torch does not verify."""
     if zipfile.is_zipfile(file):
         with zipfile.ZipFile(file) as archive:
             if (name := archive.testzip()) is not None:
@@ -364,5 +364,5 @@ def _check_sums(file: IO[bytes]) -> None:
 
 
 def first_line(error: BaseException) -> str:
-    """Return the first line of an error message that is not empty, because some libraries append pages of text."""
+    """Return the first non-empty line of an error message, because some libraries append pages of text."""
     return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)

@@ -1,4 +1,4 @@
-"""Read runs from their folders as records for comparisons, and find damaged or edited files."""
+"""Load run folders as records for comparisons, and find damaged or edited files."""
 
 import csv
 import os
@@ -50,36 +50,36 @@ from asr_verdicts.record import (
 )
 from asr_verdicts.terminal import console
 
-EDITED = "its config.yaml was changed after the run: environment.json has another id"
-RENAMED = "its overrides differ from those in its config.yaml, so its arm may have the wrong name"
+EDITED = "config.yaml was changed after the run: its hash differs from the id in environment.json"
+RENAMED = "the overrides file differs from the overrides in config.yaml, so the arm may have the wrong name"
 
 
 def list_edits(run: Record) -> list[str]:
-    """Return a line for each edit of a run's files since the run; empty for evaluations, which add a decoder."""
+    """Return a warning for each run file that was edited after the run. Evaluations are not checked."""
     if run.folder.parent.name == layout.EVALUATIONS:
         return []
     lines, recorded = [], run.environment
     if recorded.id and recorded.data_fingerprint is not None and recorded.behaviour == BEHAVIOUR:
         lines += [EDITED] if identity_of(determining(run.config), recorded.data_fingerprint) != recorded.id else []
-    typed = run.config.get("overrides")  # compared as lines, because a value may contain line breaks
+    typed = run.config.get("overrides")  # split like the overrides file, as values may have line breaks
     if typed is not None and [line for word in typed for line in word.split("\n") if line] != run.overrides:
         lines.append(RENAMED)
     return lines
 
 
-CHANGED = "{} of {} changed in the sweep file after its first runs: choices with known results are exploratory"
+CHANGED = "{} of {} changed in the sweep file after the first runs: choices made after seeing results are exploratory"
 DECIDING = ("factor", "baseline", "set", "metric", "contrasts", "scale", "margin", "failed", "claim", "expected")
-"""Keys of `ablation` that affect verdicts."""
+"""Keys of the config group `ablation` that affect verdicts."""
 KEPT_ASIDE = re.compile(r"-[0-9a-f]{8}\.\d+$")
-"""End of the names of folders in which earlier runs were set aside."""
+"""End of the name of a run folder that was set aside, as in seed-1-0a1b2c3d.1."""
 
 T = TypeVar("T")
 
 
 def load(folders: Sequence[Path]) -> Records:
-    """Return all runs in the folders of runs, sweeps or evaluations. Raises UsageError if a folder has none.
+    """Load all runs from run, sweep or evaluation folders. Raises UsageError if a folder holds no runs.
 
-    Runs with results that cannot be read are listed as unfinished, with the state "damaged".
+    Runs whose results cannot be read are listed as unfinished, with the state "damaged".
     """
     records: dict[Path, Record] = {}
     unfinished: dict[Path, Unfinished] = {}
@@ -124,30 +124,30 @@ def load(folders: Sequence[Path]) -> Records:
 
 
 def read_run(folder: Path) -> Record:
-    """Return the record of a finished or diverged run. Raises UsageError if a file is missing or damaged."""
+    """Load one finished or diverged run. Raises UsageError if a file is missing or damaged."""
     return _read(folder, fate_of(folder), _Manifest(folder.resolve().parent))
 
 
 class _Manifest:
-    """A sweep's runs that a search proposed, the place of each run by its id, and the newest declaration, if any."""
+    """Data from a sweep's manifest: ids of searched runs, each run's position by id, and the newest declaration."""
 
     def __init__(self, sweep: Path) -> None:
         self.searched, self.places, self.declared = searched_arms(sweep), places(sweep), newest_declaration(sweep)
 
 
 def _read(folder: Path, ended: Fate, manifest: _Manifest) -> Record:
-    """Return the record of a run that has a result."""
+    """Load a finished or diverged run. A diverged run may lack a summary, metrics and utterances."""
     diverged = ended.state == "diverged"
     try:
         config, overrides, environment = read_config(folder), read_overrides(folder), read_environment(folder)
-        if folder.is_symlink():  # taken over from another sweep, which may declare another question
+        if folder.is_symlink():  # a run of another sweep, whose own config may declare another ablation
             with suppress(FileNotFoundError, UnreadableFileError):
                 config = read_recorded(layout.frozen_config(folder))
             overrides = [str(line) for line in config.get("overrides") or overrides]
         summary = _read_if_present(read_summary, folder, NO_SUMMARY) if diverged else read_summary(folder)
         id_ = summary.id or environment.id or ""
         utterances = [] if diverged else _read_all_utterances(folder / layout.UTTERANCES, summary.sets)
-        read_model(folder)  # only to check that these files can be read; tables and figures use them later
+        read_model(folder)  # only checks that model.txt and losses.csv are readable; figures use them later
         read_losses(folder)
         return Record(
             folder=folder,
@@ -176,7 +176,7 @@ def _read_if_present(read: Callable[[Path], T], folder: Path, otherwise: T) -> T
 
 
 def _describe_unfinished(folder: Path, state: UnfinishedState, reason: str) -> Unfinished:
-    """Describe a run without a result. Its config is included if it can be read."""
+    """Describe an unfinished run, with its config if config.yaml or the arm's frozen config can be read."""
     for path in (folder / layout.CONFIG, layout.frozen_config(folder)):
         try:
             config = read_recorded(path, Seeded)
@@ -188,26 +188,26 @@ def _describe_unfinished(folder: Path, state: UnfinishedState, reason: str) -> U
 
 def _find_run_folders(folder: Path) -> list[Path]:
     if not folder.is_dir():
-        raise UsageError(f"{folder}: there is no such folder; expected a sweep's or a run's folder")
+        raise UsageError(f"{folder}: there is no such folder; expected a sweep folder or a run folder")
     if layout.is_run(folder):
         return [folder]
     begun = {path.parent for path in folder.glob(f"*/{layout.CONFIG}")}  # including runs without status.json
     children = {path for path in {*layout.runs_in(folder), *begun} if not KEPT_ASIDE.search(path.name)}
     frozen = [folder / path.stem for path in (folder / layout.ARMS).glob("*.yaml")]  # including arms not yet started
     if not children and not frozen:
-        raise UsageError(f"{folder}: holds no runs; expected the folder of a sweep, or of a run with {layout.STATUS}")
-    # a later launch that varies more keys gives the folder of the same run another name
+        raise UsageError(f"{folder}: holds no runs; expected a sweep folder, or a run folder with {layout.STATUS}")
+    # the same run id may occur twice, because a later launch that varies more keys names the run folder differently
     by_id = {path.name.rpartition("-")[2]: path for path in [*sorted(frozen), *children]}
     return sorted({*children, *by_id.values()})
 
 
 def utterances_of(file: Path) -> Path:
-    """Return the path of the utterance table that belongs to an evaluation's <name>.json."""
+    """Return the path of the utterance table next to an evaluation's <name>.json."""
     return file.with_suffix(".utterances.csv")
 
 
 def read_evaluations(folder: Path, run: Record) -> list[Record]:
-    """Return the evaluations in a folder as copies of the run's record, with other decoders, sets and utterances."""
+    """Load a run's evaluations as copies of `run`, each with its own decoder, test sets and utterances."""
     results = [file for file in folder.glob("*.json") if file.name != layout.LOOKS]
     files = sorted(results, key=lambda file: (file.stat().st_mtime_ns, file.name))
     if not files:
@@ -248,9 +248,9 @@ def read_evaluations(folder: Path, run: Record) -> list[Record]:
 
 
 def _join_sets(evaluations: Sequence[Record]) -> list[Record]:
-    """Join evaluations of the same decoder on different sets to one record, as if one command had decoded all of them.
+    """Merge evaluations of the same decoder on different test sets into one record.
 
-    Evaluations with a set in common stay apart, and so do those whose conditions have the same name and other options.
+    Evaluations stay separate if they share a test set, or if conditions or corpora of the same name differ.
     """
     joined: list[Record] = []
     for new in evaluations:
@@ -272,13 +272,13 @@ def _join_sets(evaluations: Sequence[Record]) -> list[Record]:
 
 
 def _merge(first: Config | None, second: Config | None) -> Config | None:
-    """Return the keys of both; None if one has another value for a key of the other."""
+    """Merge two configs; return None if they contain different values for the same key."""
     one, other = first or {}, second or {}
     return None if any(one[key] != other[key] for key in one.keys() & other.keys()) else {**one, **other}
 
 
 def _read_all_utterances(path: Path, sets: Mapping[str, SetResult]) -> list[UtteranceRow]:
-    """Read an utterance table. Raises UnreadableFileError if it lacks or repeats rows that the summary counts once."""
+    """Read an utterance table. Raises UnreadableFileError for repeated rows, or if the summary has another count."""
     utterances = read_utterances(path)
     for name, result in sets.items():
         rows, expected = [row["id"] for row in utterances if row["set"] == name], result.utterances
@@ -290,16 +290,16 @@ def _read_all_utterances(path: Path, sets: Mapping[str, SetResult]) -> list[Utte
 
 
 def _describe_decoder(evaluation: EvaluationRecord) -> Config:
-    """Return the decoder's config with hashes for files and the tuning for tuned values, so that seeds form one arm."""
+    """Return the decoder's config with file hashes in place of paths, and a note in place of tuned values."""
     files = {key: f"{file['name']} {file['sha256'][:8]}" for key, file in evaluation.files.items()}
     if (tuning := evaluation.tuning) is None:
         return {**evaluation.decoder, **files}
-    how = f"tuned on {tuning['set']} in {tuning['trials']} trials"
+    how = f"tuned on {tuning['set']} in {tuning['trials']} trials"  # this note is equal for all seeds of an arm
     return {**evaluation.decoder, **files, **dict.fromkeys(tuning["chosen"], how)}
 
 
 def _label(names: list[str], decoders: list[Config], stems: list[str]) -> list[str]:
-    """Return different labels for decoders: names, with differing values if names are equal, or else file names."""
+    """Return a distinct label for each decoder: its name and the values that distinguish it, or else its file name."""
     labels = []
     for name, decoder in zip(names, decoders, strict=True):
         same = [other for other, other_name in zip(decoders, names, strict=True) if other_name == name]
@@ -309,13 +309,13 @@ def _label(names: list[str], decoders: list[Config], stems: list[str]) -> list[s
 
 
 GROWING = (layout.METRICS, layout.LOSSES, layout.TRANSCRIPTS)
-"""Tables that may end in half a line after an interruption. Resuming cuts them back to the checkpoint's state."""
+"""Tables whose last line may be incomplete after an interruption. A resumed run truncates them to its checkpoint."""
 
 
 def damage(folder: Path) -> str | None:
     """Describe the damage to a run's files in one line; None for an intact or missing run.
 
-    Raises UsageError if a file cannot be read now, for example without permission, because it may be intact.
+    Raises UsageError if a file cannot be read at the moment, for example without permission, but may be intact.
     """
     try:
         status = status_of(folder)
@@ -338,7 +338,7 @@ def damage(folder: Path) -> str | None:
 
 
 def _has_begun(folder: Path, status: Status | None) -> bool:
-    """Return whether the run itself has written files. Its launcher writes only a status and perhaps a config."""
+    """Return whether the run's own process has written files. A launcher writes only a status and perhaps a config."""
     names = [layout.ENVIRONMENT, layout.SUMMARY, layout.CHECKPOINTS, *GROWING]
     if status is None or status.pid is not None:
         names.append(layout.CONFIG)

@@ -1,4 +1,4 @@
-"""The state in which a run ended, and the reason."""
+"""A run's state, and the reason why it ended."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,13 +17,13 @@ RESULTS = ("done", "diverged")
 
 
 class Pruned(Exception):  # noqa: N818
-    """A run was stopped early because it is worse than other runs. It can be continued."""
+    """A run was stopped early because it is worse than other runs. The run can be continued later."""
 
 
 class Diverged(Exception):  # noqa: N818
-    """The loss of a run is no longer finite. This is a result, because a run with the same content would diverge again.
+    """A run's loss is no longer finite. Divergence is a result, because the same config would diverge again.
 
-    step: the first such step, counted from 1. reason: the reason in one line.
+    step: the first step with a loss that is not finite, counted from 1. reason: a description in one line.
     """
 
     exit_code = 1
@@ -38,7 +38,7 @@ class Diverged(Exception):  # noqa: N818
 
 @dataclass(frozen=True)
 class Fate:
-    """The state of a run, with a reason unless it is done. diverged_at: the first step whose loss was not finite."""
+    """A run's state, with a reason unless the run is done. diverged_at: first step whose loss was not finite."""
 
     state: State
     reason: str = ""
@@ -62,7 +62,7 @@ def fate_of(folder: Path) -> Fate:
 
 
 def fate(status: Status | None, folder: Path) -> Fate:
-    """Return the state of a run with this status. If it says running, the lease shows whether its process is alive."""
+    """Return a run's state. If its recorded status is "running", its lease shows whether the process is alive."""
     if status is None:
         return Fate("missing", "did not start")
     name, why = status.status, status.reason or "no reason given"
@@ -79,13 +79,13 @@ def fate(status: Status | None, folder: Path) -> Fate:
 
 
 def why_unfinished(folder: Path) -> str | None:
-    """Return the reason in one line why a run is not done; None if it is done."""
+    """Return why a run is not done, in one line; None if it is done."""
     ended = fate_of(folder)
     return None if ended.state == "done" else ended.reason
 
 
 def reason(error: BaseException) -> str:
-    """Return the reason for a run's end in one line. It names lack of memory, which libraries report in many ways."""
+    """Return in one line why a run ended. Lack of memory is always called "out of memory", because libraries differ."""
     if isinstance(error, (KeyboardInterrupt, Stopped)):
         return str(error) or "interrupted"
     message = " ".join(f"{type(error).__name__}: {error}".split())

@@ -1,4 +1,4 @@
-"""The history of a sweep: its launches, the runs it declared before the first result, its plan, and all looks at it."""
+"""A sweep's history: its launches, the runs declared before the first result, its plan, and looks at its results."""
 
 import copy
 import hashlib
@@ -20,13 +20,13 @@ from asr_verdicts.plan import VerdictPlan
 
 
 def launches(sweep: Path) -> list[Config]:
-    """Return a sweep's launches, oldest first; empty without a readable manifest."""
+    """Return a sweep's launches, oldest first; empty if the manifest is missing or damaged."""
     recorded: list[Config] = _read_key(sweep, "launches", [])
     return recorded
 
 
 def _read_key(sweep: Path, key: str, otherwise: Any = None) -> Any:
-    """Return the value of a key in a sweep's manifest; `otherwise` if the key or a readable manifest is missing."""
+    """Return a value from a sweep's manifest; `otherwise` if the key is missing or the manifest cannot be read."""
     try:
         return read_sweep(sweep).get(key, otherwise)
     except (FileNotFoundError, UnreadableFileError):
@@ -46,7 +46,7 @@ def searched_arms(sweep: Path) -> frozenset[str]:
 
 
 def places(sweep: Path) -> dict[str, int]:
-    """Return each run's place, from 0, among the runs that the launches listed. Keys are ids of runs."""
+    """Return each run's position, by run id, in the order in which the launches listed the runs, counted from 0."""
     named = dict.fromkeys(arm for launch in launches(sweep) for arm in launch["arms"])
     return {arm: place for place, arm in enumerate(named)}
 
@@ -59,11 +59,11 @@ def logarithmic(sweep: Path) -> frozenset[str]:
 
 @dataclass(frozen=True)
 class Look:
-    """One look of a user at the results of a sweep.
+    """One look of a user at a sweep's results.
 
-    - when: the time in UTC, as ISO 8601; arms: the number of seeds in the results, by arm
-    - runs: a hash of the ids of the compared runs; complete: whether all declared runs had ended
-    - procedure: the name of the test
+    - when: time in UTC, as ISO 8601; arms: number of seeds of each arm
+    - runs: hash of the ids of the compared runs; complete: whether all declared runs had ended
+    - procedure: name of the statistical test
     """
 
     when: str
@@ -77,24 +77,24 @@ class Look:
 
     @property
     def question(self) -> tuple[str, ...]:
-        """Return the fields that distinguish looks. Looks that agree in these count once."""
+        """Return the fields that distinguish looks. Looks with equal fields count once."""
         return self.runs, self.baseline, self.metric, self.set, self.procedure
 
 
 def declared(sweep: Path) -> frozenset[str] | None:
-    """Return the ids of the runs that the first launch declared; None for a search or without a readable manifest."""
+    """Return the ids of the runs that the first launch declared; None for a search or an unreadable manifest."""
     recorded = launches(sweep)
     return frozenset(recorded[0]["arms"]) if recorded and not recorded[0]["search"] else None
 
 
 def evidence(ids: Iterable[str]) -> str:
-    """Return 16 hexadecimal digits of a hash over the ids of runs, in any order."""
+    """Return a hash of run ids, in 16 hexadecimal digits. The order of the ids does not matter."""
     return hashlib.sha256("\n".join(sorted(ids)).encode()).hexdigest()[:16]
 
 
 @dataclass(frozen=True)
 class Looks:
-    """The content of looks.json: all looks at a sweep or at a run's evaluations, in order."""
+    """The contents of looks.json: all looks at a sweep or at a run's evaluations, in order."""
 
     looks: list[Look]
 
@@ -108,7 +108,7 @@ def looks(folder: Path) -> list[Look]:
 
 
 def record_look(folder: Path, look: Look) -> str | None:
-    """Record a look unless an equal one is recorded. Return a warning if it cannot be recorded, else None."""
+    """Record a look unless an equal look is recorded already. Return a warning if that fails, else None."""
     try:
         (folder / LEASES).mkdir(exist_ok=True)
         with one_at_a_time(folder / LEASES / f"{LOOKS}.lock", f"{folder}: waiting for another comparison"):
@@ -122,9 +122,9 @@ def record_look(folder: Path, look: Look) -> str | None:
 
 @dataclass(frozen=True)
 class PlannedRun:
-    """The part of a run in its sweep's plan.
+    """A run's role in its sweep's plan.
 
-    look: number of the first look that includes the run. looks: number of all looks. state: of the arm before it.
+    look: number of the first look that includes the run. looks: number of planned looks. state: the arm's latest state.
     """
 
     look: int
@@ -134,9 +134,9 @@ class PlannedRun:
 
 
 def planned_run(folder: Path, config: Config) -> PlannedRun | None:
-    """Return a run's part in its sweep's plan; None without an intact plan, or if the plan does not include the run.
+    """Return a run's role in its sweep's plan; None if the plan is missing or damaged, or does not include the run.
 
-    config: the resolved config of the run.
+    config: the run's resolved config.
     """
     plan = None
     with suppress(UnreadableFileError):
@@ -154,7 +154,7 @@ def planned_run(folder: Path, config: Config) -> PlannedRun | None:
 
 
 def arm_content(config: Config, belongs: Iterable[str]) -> Config:
-    """Return the part of a resolved config that determines an arm's results. belongs: dotted keys of the seed."""
+    """Return the part of a resolved config that determines an arm's results. belongs: keys that vary with the seed."""
     content = copy.deepcopy(determining(config))
     for key in belongs:
         node, (*parents, last) = content, key.split(".")
@@ -168,7 +168,7 @@ KEY = "plan"  # key of the plan in a sweep's manifest
 
 
 def read_plan(sweep: Path) -> VerdictPlan | None:
-    """Return a sweep's plan; None without one. Raises UnreadableFileError if it is damaged."""
+    """Return a sweep's plan; None if there is none. Raises UnreadableFileError if the plan is damaged."""
     try:
         recorded = read_sweep(sweep).get(KEY)
     except FileNotFoundError:
@@ -179,9 +179,9 @@ def read_plan(sweep: Path) -> VerdictPlan | None:
         plan = parse(VerdictPlan, recorded)
         arms = [replace(arm, content=by_content(arm.content)) for arm in plan.arms]
         if (baseline := find_arm(plan.baseline, arms)) is None:
-            raise ValueError(f"baseline {plan.baseline}")
+            raise ValueError(f"the baseline {plan.baseline} is not one of its arms")
         if not plan.looks or sorted({*plan.looks}) != plan.looks or len(plan.seeds) < plan.most:
-            raise ValueError(f"looks {plan.looks} of {len(plan.seeds)} seeds")
+            raise ValueError(f"the looks {plan.looks} do not fit {len(plan.seeds)} seeds")
         questions = list(by_arm(dict.fromkeys(plan.contrasts), arms))
         return replace(plan, arms=arms, baseline=baseline.name, contrasts=questions)
     except ValueError as error:
@@ -189,7 +189,7 @@ def read_plan(sweep: Path) -> VerdictPlan | None:
 
 
 def changes(earlier: VerdictPlan, now: VerdictPlan) -> list[str]:
-    """Return a line for each difference between two plans. Arms are equal if their configs give equal results."""
+    """Describe each difference between two plans in one line. Arms with equivalent configs count as equal."""
     ignored = dict.fromkeys(("made", "seen", "notes", "hours"))
     old, new = (
         {**plan.as_json(), **ignored, "arms": {arm.name: arm.content for arm in plan.arms}} for plan in (earlier, now)

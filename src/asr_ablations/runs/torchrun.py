@@ -1,4 +1,4 @@
-"""Start the ranks of a run like torchrun, without its page about failed ranks: the first has printed the reason."""
+"""Start a run's ranks with torchrun, without its failure report, because the first failing rank prints the reason."""
 
 import logging
 import os
@@ -12,7 +12,7 @@ SAID = "ASR_ABLATIONS_SAID"
 
 
 def speaks() -> bool:
-    """Return whether this process may print why it ends. Only the first failing rank may; it ends the others."""
+    """Return whether this process may print why it ends. If several ranks fail, only the first one may."""
     if (place := os.environ.get(SAID)) is None:
         return True
     try:
@@ -23,7 +23,7 @@ def speaks() -> bool:
 
 
 def launch_ranks(words: list[str]) -> NoReturn:
-    """Start the ranks, and exit with the exit code of the first failed rank. words: arguments of torchrun."""
+    """Start all ranks, and exit with the exit code of the first rank that fails. words: torchrun's arguments."""
     from torch.distributed.elastic.multiprocessing.api import SignalException
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
     from torch.distributed.run import parse_args, run

@@ -1,7 +1,7 @@
 """Start and end runs at Weights & Biases, even if its server does not answer.
 
-Runs are online if the user has a login, and otherwise offline. WANDB_MODE overrides this. Functions import W&B when
-they need it, because commands load this module even if they log nothing.
+Runs are online if the user has a login, and otherwise offline; WANDB_MODE overrides this choice. Functions import
+wandb themselves, because commands load this module even if they log nothing.
 """
 
 import netrc
@@ -29,16 +29,16 @@ if TYPE_CHECKING:
 LOGGER = "asr_ablations.components.logger.wandb.wandb_logger"  # _target_ of the W&B logger in a config
 Mode = Literal["online", "offline", "disabled", "shared"]
 WITHOUT_SERVER = ("offline", "disabled")  # modes that do not contact a server
-PATIENCE_FIRST = 15  # seconds to wait for a first answer of W&B's server
+PATIENCE_FIRST = 15  # seconds to wait for the first answer from W&B's server
 PATIENCE = 30  # seconds to wait for the server to start a run; W&B's default is 90
 PATIENCE_AT_END = 300  # seconds to wait until the server has received all data; WANDB_FINISH_TIMEOUT overrides it
-SYNCED = ".wandb.synced"  # ending of the file with which `wandb sync` marks a file as sent
-RECORD = "record"  # key in the summary of a W&B run for data that comparisons need from the run's folder, as JSON
-LONGEST_TAG = 64  # maximum number of characters of a tag at W&B
+SYNCED = ".wandb.synced"  # suffix of the marker that `wandb sync` writes next to a file that it has sent
+RECORD = "record"  # summary key of a W&B run; its value is JSON with the run's data that comparisons need
+LONGEST_TAG = 64  # maximum number of characters that W&B accepts in a tag
 
 
 def mode() -> Mode:
-    """Return W&B's mode: WANDB_MODE, else online with a login, else offline. Raises UsageError for unknown modes."""
+    """Return WANDB_MODE if set, else online if the user has a login, else offline. Raises UsageError if invalid."""
     chosen = os.environ.get("WANDB_MODE")
     if not chosen:
         return "online" if _has_login() else "offline"
@@ -66,19 +66,19 @@ def _has_login() -> bool:
 def begin(*, offline: bool = False, resume: str | None = None, **options: object) -> "wandb.Run":
     """Start a W&B run. If the server cannot be reached, print a message and start the run offline.
 
-    options, resume: arguments of wandb.init; `resume` is for online runs. Raises UsageError if W&B refuses them.
+    options, resume: arguments of wandb.init; offline runs ignore `resume`. Raises UsageError if W&B refuses them.
     """
     import wandb
 
     chosen = "offline" if offline else mode()
     if chosen in WITHOUT_SERVER:
-        # W&B's service reports to the same server about itself, and waits 10 s at its end for an answer
+        # W&B's service sends its error reports to the server, and waits 10 s for an answer when it ends
         os.environ.setdefault("WANDB_ERROR_REPORTING", "false")
         resume = None
     try:
         settings = wandb.Settings(silent=True, console="off", init_timeout=PATIENCE, finish_timeout_raises=True)
         settings.finish_timeout = float(os.environ.get("WANDB_FINISH_TIMEOUT", PATIENCE_AT_END))
-        wandb.setup(wandb.Settings(silent=True))  # the setting of a run does not silence its login and end
+        wandb.setup(wandb.Settings(silent=True))  # the run's `silent` does not cover login and shutdown
         if chosen not in WITHOUT_SERVER and (reason := why_silent(PATIENCE_FIRST)) is not None:
             raise wandb.errors.CommError(reason)
         return wandb.init(**options, resume=resume, mode=chosen, settings=settings)  # type: ignore[arg-type]
@@ -86,7 +86,7 @@ def begin(*, offline: bool = False, resume: str | None = None, **options: object
         raise UsageError(f"W&B: {first_line(error)}; WANDB_MODE=offline logs without a login") from error
     except wandb.errors.CommError as error:
         go_offline(first_line(error), "this run continues offline")
-        # W&B's service reserves the id of a run that it could not start until it ends, and this run needs that id
+        # W&B's service reserves the id of the failed run until the service ends, and the offline run needs the same id
         wandb.teardown()
         return begin(offline=True, **options)  # type: ignore[arg-type]
     except (wandb.errors.UsageError, ValueError) as error:
@@ -94,15 +94,15 @@ def begin(*, offline: bool = False, resume: str | None = None, **options: object
 
 
 def go_offline(reason: str, consequence: str) -> None:
-    """Print that W&B's server cannot be reached, and log offline from now on in this process and its children."""
+    """Print that W&B's server cannot be reached, and make this process and its children log offline from now on."""
     os.environ["WANDB_MODE"] = "offline"
     print(f"W&B cannot be reached ({reason}): {consequence}", file=sys.stderr, flush=True)
 
 
 def why_silent(patience: float) -> str | None:
-    """Return why W&B's server does not answer within `patience` seconds; None if it does. W&B's client never gives up.
+    """Return why W&B's server does not answer within `patience` seconds; None if it does.
 
-    Raises UsageError for an address or setting that W&B refuses.
+    W&B's client itself would retry forever. Raises UsageError for an address or setting that W&B refuses.
     """
     import wandb
     from wandb.sdk import wandb_setup
@@ -120,7 +120,7 @@ def why_silent(patience: float) -> str | None:
         # any answer suffices, and W&B's client may accept certificates that Python refuses
         if not isinstance(error, HTTPError) and not isinstance(reason, ssl.SSLError):
             return f"{settings.base_url}: {getattr(reason, 'strerror', None) or reason}"
-    except (HTTPException, ValueError):  # W&B's client handles this
+    except (HTTPException, ValueError):  # W&B's client handles invalid answers and addresses
         pass
     return None
 
@@ -130,7 +130,7 @@ def _refused(error: Exception) -> UsageError:
 
 
 def end(experiment: "wandb.Run", exit_code: int = 0) -> bool:
-    """End a W&B run. Return whether all data arrived at the server, or offline, whether the local file is complete."""
+    """End a W&B run. Return whether all data has reached the server or, for an offline run, the local file."""
     try:
         experiment.finish(exit_code=exit_code)
     except TimeoutError:
@@ -139,7 +139,7 @@ def end(experiment: "wandb.Run", exit_code: int = 0) -> bool:
 
 
 def unsynced(folder: Path, id_: str = "*") -> list[Path]:
-    """Return the unsent files of offline W&B runs in a run's folder, oldest first. id_: id of a W&B run."""
+    """Return the unsent files of offline W&B runs in a run folder, oldest first. id_: a W&B run id, or * for all."""
     files = folder.glob(f"wandb/offline-run-*/run-{id_}.wandb")
     return sorted(file for file in files if not file.with_suffix(SYNCED).exists())
 
@@ -153,12 +153,12 @@ def sync_command(folders: Sequence[Path]) -> str | None:
 
 
 def in_percent(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the values with error rates in percent. Their keys end with a metric, as in final/test-clean/wer."""
+    """Convert the error rates among the values to percent. Their keys end with a metric, as in final/test-clean/wer."""
     return {key: 100 * value if _is_rate(key) else value for key, value in values.items()}
 
 
 def as_fractions(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the values with error rates as fractions, the reverse of `in_percent`."""
+    """Convert the error rates among the values from percent to fractions, the reverse of `in_percent`."""
     return {key: value / 100 if value is not None and _is_rate(key) else value for key, value in values.items()}
 
 
@@ -168,7 +168,7 @@ def _is_rate(key: str) -> bool:
 
 
 def list_tags(folder: Path, overrides: Sequence[str]) -> list[str]:
-    """Return the overrides that vary in a run's sweep, or outside a sweep all of them, if W&B accepts them as tags."""
+    """Return a run's overrides that vary in its sweep, or all of them outside a sweep, if short enough for W&B tags."""
     try:
         arms = [arm["overrides"] for arm in read_sweep(folder.parent).get("arms", [])]
     except (FileNotFoundError, UnreadableFileError):

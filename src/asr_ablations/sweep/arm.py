@@ -1,4 +1,4 @@
-"""One arm of a sweep: its frozen config, the folder of its run, and its state while the sweep runs."""
+"""One arm of a sweep: its frozen config, its run folder, and its state while the sweep runs."""
 
 import json
 import signal
@@ -28,11 +28,10 @@ from asr_verdicts.files import write, write_json
 
 @dataclass(frozen=True)
 class FrozenArm:
-    """An arm with its composed config, which later edits of files do not change.
+    """An arm with its composed config, which later edits of config files do not change.
 
     config: file to which `write` saves the config. folder: the run folder. gpus: number of GPUs; None means one per
-    rank if the machine has any. ranks: number of processes that train together. overrides: the arm's command-line
-    words.
+    rank if the machine has any. ranks: number of processes that train together. overrides: Hydra overrides of the arm.
     """
 
     name: str
@@ -51,40 +50,40 @@ class FrozenArm:
 
     @property
     def kind(self) -> tuple[str, ...]:
-        """The overrides without the seed."""
+        """The arm's overrides without the seed."""
         return tuple(word for word in self.overrides if not word.startswith("seed="))
 
     def write(self) -> None:
-        """Write the config to its file, so that an arm that never started can still be identified."""
+        """Write the config to its file, which identifies the arm even if it never starts."""
         self.config.parent.mkdir(parents=True, exist_ok=True)
         write(self.config, OmegaConf.to_yaml(self.cfg, resolve=True))
 
     def as_json(self) -> dict[str, object]:
-        """Return the arm's entry in the manifest of the sweep."""
+        """Return the arm's entry for the sweep's manifest."""
         values = {key: value for key, value in vars(self).items() if key != "cfg"}
         return {**values, "config": str(self.config), "folder": str(self.folder), "overrides": list(self.overrides)}
 
 
 def freeze_arm(run: Run) -> FrozenArm:
-    """Return a run as an arm, with the config of the run."""
+    """Convert a run to an arm with the run's config."""
     cfg, config = run.cfg, frozen_config(run.folder)
     gpus = cfg.gpus if isinstance(cfg.get("gpus"), int) else None
     return FrozenArm(run.name, run.id, config, run.folder, gpus, ranks(cfg), tuple(cfg.overrides), cfg)
 
 
 WAITING, QUEUED, STOPPED, ELSEWHERE = "waiting", "queued", "stopped", "elsewhere"
-"""Additional states of an arm in a sweep. A run itself can be DONE, DIVERGED, FAILED or RUNNING."""
+"""States of an arm in addition to those of its run: DONE, DIVERGED, FAILED and RUNNING."""
 REFUSED = 2
-"""Exit code of an arm that its machine cannot run, for example because it lacks a GPU."""
+"""Exit code of an arm that the machine cannot run, for example because the machine lacks a GPU."""
 
 
 @dataclass
 class State:
     """The state of an arm in a sweep.
 
-    status: the status of its run, or waiting, queued (waits for a machine), stopped, or elsewhere (another launcher
-    runs it). reason: explanation of the status. skipped: whether the arm had a result before the sweep started.
-    not_before: time.monotonic() before which the sweep does not try the arm again.
+    status: the run's status, or waiting, queued (waiting for a machine), stopped, or elsewhere (in another launcher)
+    reason: explanation of the status; skipped: whether the arm had a result before the sweep started
+    not_before: value of time.monotonic() before which the sweep does not try the arm again
     """
 
     arm: FrozenArm
@@ -98,7 +97,7 @@ class State:
         return self.status in (DONE, DIVERGED, FAILED, STOPPED)
 
     def finish(self, exit_code: int, kill_reason: str | None) -> None:
-        """Set status and reason after the process has ended. kill_reason: reason why it was killed, if it was."""
+        """Set status and reason after the process has ended. kill_reason: why it was killed or lost, or None."""
         recorded = status_of(self.arm.folder) or Status(status="")
         reason = (recorded.reason or "") if recorded.status == FAILED else ""
         if exit_code == LEASE_HELD_EXIT_CODE:
@@ -137,10 +136,10 @@ Compose = Callable[[Words], DictConfig]
 
 
 def list_arms(batch: Sequence[Words], compose: Compose) -> list[list[str]]:
-    """List the overrides of every run: each combination of values with each listed arm.
+    """Return the overrides of every run, which combine each element of `batch` with each listed arm.
 
-    batch: overrides of each combination. An arm's value of a key replaces the combination's value. Runs are ordered by
-    combination, so that all arms have the same seeds if the sweep is stopped early. Raise UsageError for a bad list.
+    batch: overrides of each combination of varied values, such as seeds. An arm's overrides take precedence. Runs are
+    ordered by combination: if the sweep stops early, all arms have the same seeds. Raise UsageError for a bad list.
     """
     arms = read_arms(cast(Config, OmegaConf.to_container(compose(batch[0])))[LIST])
     if not arms:
@@ -149,7 +148,7 @@ def list_arms(batch: Sequence[Words], compose: Compose) -> list[list[str]]:
     names: dict[str, str] = {}
     for arm in arms:
         if both := [key for key in arm.keys if key in varied]:
-            raise UsageError(f"{LIST}: {both[0]} is also varied outside the list; expected it in one of them")
+            raise UsageError(f"{LIST}: {both[0]} is also varied outside the list; expected it in only one place")
         try:
             composed = content(compose(_together(batch[0], arm)))
         except MissingConfigException:
@@ -163,11 +162,11 @@ def list_arms(batch: Sequence[Words], compose: Compose) -> list[list[str]]:
 
 
 def _pair(word: str) -> tuple[str, str]:
-    """Split an override into key, without + or ~, and value."""
+    """Split an override into its key, without + or ~, and its value."""
     key, _, value = word.partition("=")
     return key.lstrip("+~"), value
 
 
 def _together(words: Words, arm: ListedArm) -> list[str]:
-    """Combine overrides with those of an arm, which replace overrides of the same keys."""
+    """Append an arm's overrides to `words`, and remove earlier overrides of the same keys."""
     return [*(word for word in words if _pair(word)[0] not in (*arm.keys, OWN)), *arm.overrides]

@@ -1,7 +1,7 @@
-"""Run arms on a local Ray, or on a Ray cluster whose machines share the folders of the checkout, the data and the runs.
+"""Run arms on a local Ray, or on a Ray cluster whose machines share the checkout, the data and the run folders.
 
-Each arm is an actor. Ray places it on a machine with enough CPUs and GPUs, and restarts it on another one if its worker
-or machine is lost. The actor starts the arm as a process. The lease of the run keeps other processes out, and a
+Each arm is an actor. Ray places the actor on a machine with enough CPUs and GPUs, and restarts it on another machine if
+its worker or machine is lost. The actor starts the arm as a process. The run's lease keeps other processes out, and a
 restarted arm continues from its last checkpoint.
 """
 
@@ -32,20 +32,20 @@ from asr_ablations.tools.signals import STOPPED_EXIT_CODES, held_back, let_in
 from asr_verdicts.errors import UsageError, choices
 
 PASSED_ON = ("ASR_ABLATIONS_", "MKL_", "OMP_", "PYTORCH_", "TORCH", "WANDB_")
-"""Prefixes of the environment variables that arms inherit from the command. Others come from the arm's machine."""
+"""Prefixes of environment variables that arms inherit from the command. Other variables come from the arm's machine."""
 ANSWER = 5.0
 """Seconds to wait for a connection, and for a worker to answer before it is killed."""
 GOING_DOWN = 5.0
-"""Seconds to wait after a signal has ended an arm: if its machine goes down meanwhile, Ray restarts it on another."""
+"""Seconds to wait after a signal has ended an arm. If the machine shuts down then, Ray restarts the arm elsewhere."""
 STOPPED_EXIT_CODE = 128 + signal.SIGTERM
 
 
 class Cluster(Places):
-    """Places on Ray. The first arm starts a local Ray or connects to a cluster, until the command ends.
+    """Runs arms on Ray. The first arm opens a local Ray or a cluster connection, which the command's end closes.
 
-    address: address of the cluster; None for a local Ray. jobs: maximum number of arms at a time; None for as many as
-    Ray takes. per_gpu: number of arms that share a GPU. cpus: CPUs and threads of each rank. retries: maximum number of
-    restarts of an arm whose worker was lost.
+    address: address of the cluster; None starts a local Ray. jobs: maximum number of arms at a time; None allows as
+    many as fit. per_gpu: number of arms that share a GPU. cpus: number of CPUs and threads of each rank. retries:
+    maximum number of restarts of an arm whose worker was lost.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class Cluster(Places):
         retries: int,
     ) -> None:
         whole("hydra.launcher.cpus", cpus, 1)
-        # not auto: it measures the GPUs of this machine, and the arms may run on other machines
+        # auto is refused, because it would measure the GPUs of this machine, but arms may run on other machines
         per_gpu = whole("hydra.launcher.per_gpu", per_gpu, 1)
         whole("hydra.launcher.retries", retries, 0)
         self.script, self.address, self.per_gpu, self.cpus, self.retries = script, address, per_gpu, cpus, retries
@@ -82,7 +82,7 @@ class Cluster(Places):
         return RemoteArm(options, self.script, arm, Path.cwd(), environment, self.cpus * arm.ranks)
 
     def _check_fit(self, arm: FrozenArm, wanted: Mapping[str, float]) -> None:
-        """Raise UsageError if an arm is too large for a local Ray. A cluster may still get a larger machine."""
+        """Raise UsageError if an arm is too large for a local Ray. A cluster may get a larger machine, so only warn."""
         machines = [node["Resources"] for node in ray.nodes() if node["Alive"]]
         cpus, gpus = wanted["num_cpus"], wanted["num_gpus"]
         if any(machine.get("CPU", 0) >= cpus and machine.get("GPU", 0) >= gpus for machine in machines):
@@ -97,13 +97,13 @@ class Cluster(Places):
 
 
 def list_resources(arm: FrozenArm, cpus: int, per_gpu: int, *, has_gpus: bool) -> dict[str, float]:
-    """Return the CPUs and GPUs to reserve for an arm: by default one GPU per rank, and a share if arms share a GPU."""
+    """Return the CPUs and GPUs to reserve for an arm: by default one GPU per rank, or a fraction if arms share GPUs."""
     gpus = arm.ranks * has_gpus if arm.gpus is None else arm.gpus
     return {"num_cpus": cpus * arm.ranks, "num_gpus": 1 / per_gpu if gpus == 1 else gpus}
 
 
 def connect(address: str | None) -> None:
-    """Connect to the Ray at this address, or start a local one, until the command ends. Raise UsageError on failure."""
+    """Connect to a Ray cluster, or start a local Ray, until the command ends. Raise UsageError on failure."""
     if address not in (None, "auto"):
         _check_address(address)
     connection = contextlib.ExitStack()
@@ -120,12 +120,12 @@ def connect(address: str | None) -> None:
                 raise UsageError(f"hydra.launcher.address={options['address']}: {reason(error)}") from error
     signal.signal(signal.SIGTERM, handler)
     connection.callback(ray.shutdown)
-    # Ray's exit handlers end its processes, whose answers this one needs. Registered after them, it runs first.
+    # registered last and therefore run first, because Ray's own exit handlers end processes that `shutdown` needs
     atexit.register(connection.close)
 
 
 def _check_address(address: object) -> None:
-    """Raise UsageError if nothing answers at the address. Ray itself would keep trying for minutes."""
+    """Raise UsageError if no server answers at the address. Ray itself would keep trying for minutes."""
     host, _, port = str(address).rpartition(":")
     try:
         socket.create_connection((host, int(port)), timeout=ANSWER).close()
@@ -144,7 +144,7 @@ def _local() -> Iterator[dict[str, Any]]:
             "num_cpus": cores(),
             "num_gpus": len(visible_gpus()),
             "include_dashboard": False,
-            "object_store_memory": 80 * 2**20,  # the minimum, because nothing is stored there
+            "object_store_memory": 80 * 2**20,  # Ray's minimum, because nothing is stored there
             "_temp_dir": folder,
             # if memory is short, Ray's monitor would kill the worker, although the arm's process holds the memory
             "_system_config": {"memory_monitor_refresh_ms": 0, "prestart_worker_first_driver": False},
@@ -152,35 +152,35 @@ def _local() -> Iterator[dict[str, Any]]:
 
 
 class Worker:
-    """The actor of an arm, on the machine that Ray has chosen. Several of its methods can run at the same time."""
+    """The actor that runs an arm on the machine that Ray has chosen. Its methods can run at the same time."""
 
     def __init__(self) -> None:
         self._process: ArmProcess | None = None
         self._stopped = False
 
     def begin(self) -> None:
-        """Do nothing. The result of this call shows that the actor has got a machine."""
+        """Do nothing. If this call returns, the actor has a machine."""
 
     def run(self, script: Path, arm: FrozenArm, folder: Path, environment: Mapping[str, str], threads: int) -> int:
-        """Run the arm and return its exit code. folder: current folder of the command, for relative paths."""
+        """Run the arm and return its exit code. folder: working directory of the command, for relative paths."""
         os.chdir(folder)
-        os.environ.pop("OMP_NUM_THREADS", None)  # Ray sets it unless the user has
+        os.environ.pop("OMP_NUM_THREADS", None)  # Ray sets it unless the user does
         os.environ.update(environment)
         context = ray.get_runtime_context()
         gpus = {"CUDA_VISIBLE_DEVICES": ",".join(context.get_accelerator_ids().get("GPU", []))}
-        # after a worker is lost, the arm's process or its lease may remain for a short time
+        # after a worker is lost, the arm's old process or its lease may remain for a short time
         patience = time.monotonic() + (GRACE + EXPIRY if context.was_current_actor_reconstructed else 0.0)
         while time.monotonic() < patience and owner(arm.folder) is not None and not self._stopped:
             time.sleep(HEARTBEAT)
         if self._stopped:
             return STOPPED_EXIT_CODE
-        with let_in():  # Ray's processes block signals
+        with let_in():  # Ray's workers block signals
             self._process = process = ArmProcess(script, arm, gpus, threads, fork=False)
         if self._stopped:
             process.stop()
         while (code := process.exit_code()) is None:
             time.sleep(POLL)
-        process.kill()  # also ends other processes in its session
+        process.kill()  # also ends processes that the arm has started
         if (code < 0 or code in STOPPED_EXIT_CODES) and not self._stopped:
             time.sleep(GOING_DOWN)
         return code
@@ -245,6 +245,6 @@ class RemoteArm:
 
 
 def reason(error: BaseException) -> str:
-    """Return the line of a Ray error that names the cause. For an error in a worker, it follows the traceback."""
+    """Return the line of a Ray error with the cause: the last line for an error in a worker, otherwise the first."""
     lines = str(error).strip().splitlines() or [type(error).__name__]
     return lines[-1 if isinstance(error, RayTaskError) else 0]

@@ -21,11 +21,11 @@ from asr_ablations.tools.checks import is_number, switch
 from asr_verdicts.errors import choices
 
 WORST = 1.0
-"""The WER that a search uses for a diverged run. Empty transcripts would have this WER."""
+"""WER that a search assumes for a diverged run, equal to the WER of empty transcripts."""
 
 
 class ArmsFailedError(Exception):
-    """Some arms are not done. The reasons have been printed."""
+    """Some arms are not done. Their reasons have already been printed."""
 
     def __init__(self, exit_code: int) -> None:
         self.exit_code = exit_code
@@ -33,7 +33,7 @@ class ArmsFailedError(Exception):
 
 
 def freeze(configs: Sequence[DictConfig], constant: Collection[str] | None = None) -> list[FrozenArm]:
-    """Check every config and return it as an arm that later edits do not change. Raise UsageError for a wrong config.
+    """Check configs, and freeze them as arms that later edits do not change. Raise UsageError if a config is wrong.
 
     constant: overrides that all arms share; None for a run outside a sweep.
     """
@@ -42,7 +42,7 @@ def freeze(configs: Sequence[DictConfig], constant: Collection[str] | None = Non
     check_declarations(configs)
     arms: list[FrozenArm] = []
     for cfg, fingerprint in zip(configs, fingerprints(configs), strict=True):
-        if cfg.get("force") or not is_training(cfg):  # a measurement is always repeated
+        if cfg.get("force") or not is_training(cfg):  # measurements are always repeated
             Run(cfg, fingerprint, constant).keep_previous()
             if "force" in cfg:
                 cfg.force = False
@@ -63,9 +63,9 @@ def run(
 ) -> list[State]:
     """Write the manifest, run and display the arms, and print their results. Return the states in the order of `arms`.
 
-    Equal arms, which a search may propose, run once. Raise ArmsFailedError if a signal stopped the sweep, and
-    DetachedError if its arms continue without it. metadata: how the sweep was started, for the manifest. timeout:
-    minutes after which an arm is killed; None for no limit. show: dotted name of a function that prints the results.
+    Equal arms, which a search may propose, run only once. Raise ArmsFailedError if a signal stopped the sweep, and
+    DetachedError if the arms continue after this command. metadata: how the sweep was started, for the manifest.
+    timeout: minutes until an arm is killed; None disables it. show: dotted name of a function that prints the results.
     """
     different = list({arm.id: arm for arm in arms}.values())
     if timeout is not None and not (is_number(timeout) and timeout > 0):
@@ -90,7 +90,7 @@ def run(
 
 
 def _print_wandb(arms: Sequence[FrozenArm]) -> None:
-    """Print the web address of the runs at W&B, and the command that uploads offline runs."""
+    """Print the web address of the arms' W&B runs, and the command that uploads offline runs."""
     printed = "".join(arm.log.read_text(encoding="utf-8", errors="replace") for arm in arms if arm.log.exists())
     for address in sorted({*re.findall(r"^W&B +(https?://\S+)/runs/", printed, re.MULTILINE)}):
         print(f"W&B: {address} (group {arms[0].folder.parent.name})")

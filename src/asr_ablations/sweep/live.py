@@ -26,7 +26,7 @@ from asr_verdicts.terminal import console
 
 
 def make_table(title: str, columns: Sequence[str], left: Collection[str] = ("arm", "status")) -> Table:
-    """Make an empty table. columns: the titles. left: columns to align on the left; the others contain numbers."""
+    """Make an empty table. columns: column titles. left: titles of left-aligned columns; others are right-aligned."""
     table = Table(title=title, title_justify="left")
     for column in columns:
         table.add_column(column, justify="left" if column in left else "right", overflow="fold")
@@ -48,7 +48,7 @@ def print_arms(folders: Sequence[Path]) -> None:
 
 
 def label_arms(overrides: Sequence[Sequence[str]]) -> list[str]:
-    """Return a label for each arm: its name in a list and the overrides that not all arms share, or "default"."""
+    """Return a label for each arm: its name, if it has one, and the overrides that not all arms share, or "default"."""
     shared = set.intersection(*map(set, overrides)) if len(overrides) > 1 else set()
     names = [name_in(words) for words in overrides]
     by_name: dict[str | None, set[str]] = {}
@@ -62,7 +62,7 @@ def label_arms(overrides: Sequence[Sequence[str]]) -> list[str]:
 
 
 def read_words(folder: Path) -> list[str]:
-    """Return the overrides of an arm. If it did not start, they are read from its frozen config."""
+    """Return an arm's overrides. If the arm has not started, they are read from its frozen config."""
     try:
         return read_overrides(folder)
     except FileNotFoundError:
@@ -108,7 +108,7 @@ class LiveArms(AbstractContextManager["LiveArms"]):
         return tabulate_states([ArmState(s.arm.folder, s.arm.overrides, s.status, s.reason) for s in self._states])
 
     def show(self, states: Sequence[State]) -> None:
-        """Show these states. The number and the order of the arms stay the same between calls."""
+        """Show the states of all arms. The number and the order of the arms must be the same in every call."""
         self._states = states
         if self._live is not None:
             return
@@ -122,7 +122,7 @@ class LiveArms(AbstractContextManager["LiveArms"]):
 
 
 class ArmState(NamedTuple):
-    """The state of an arm for a table. folder: the run folder. reason: why the arm has this status."""
+    """The state of an arm for a table. folder: the arm's run folder. reason: why the arm has its status."""
 
     folder: Path
     overrides: Sequence[str]
@@ -131,7 +131,7 @@ class ArmState(NamedTuple):
 
 
 def tabulate_states(arms: Sequence[ArmState]) -> Table:
-    """Make a table of the statuses of arms, with the progress that their runs have recorded."""
+    """Make a table of the arms' statuses and of the progress that their runs have recorded."""
     table = make_table("arms", ["arm", "status", "epoch", "train loss", "WER %", "time left"])
     for name, arm in zip(label_arms([arm.overrides for arm in arms]), arms, strict=True):
         word, *cells = _read_cells(arm)

@@ -19,16 +19,16 @@ from asr_verdicts.files import Json, write_json
 from asr_verdicts.plan import VerdictPlan
 
 ABLATION = "ablation"
-"""The key of the declaration (question, factor, baseline and so on), in a config and in the manifest."""
+"""Key of the declaration (question, factor, baseline and so on) in configs and in the manifest."""
 
 log = logging.getLogger(__name__)
 
 
 def write_manifest(sweep: Path, arms: Sequence[FrozenArm], metadata: Json) -> None:
-    """Write the configs of the arms, and record arms, this launch and the newest declaration in the manifest.
+    """Write the arms' configs, and record the arms, this launch and the newest declaration in the manifest.
 
-    A sweeper that launches several batches calls this for each. Calls whose metadata have equal `started` and `command`
-    count as one launch. `search` in metadata means that earlier results decide the next arms.
+    A sweeper that launches several batches calls this for each batch. Calls with equal `started` and `command` in
+    their metadata count as one launch. The metadata `search` tells whether earlier results determine the next arms.
     """
     for arm in arms:
         arm.write()
@@ -52,7 +52,7 @@ def _declared(cfg: DictConfig) -> object:
 
 
 def keep_declaration(sweep: Path, cfg: DictConfig) -> None:
-    """Record the declaration in an arm's config. A launch whose plan has ended would not record it otherwise."""
+    """Record an arm's declaration in the manifest, because a launch with an ended plan does not write a manifest."""
     if (declared := _declared(cfg)) is not None:
         with _lock(sweep):
             write_json(sweep / SWEEP, {**_read_manifest(sweep), ABLATION: declared})
@@ -61,8 +61,8 @@ def keep_declaration(sweep: Path, cfg: DictConfig) -> None:
 def freeze_plan(sweep: Path, plan: VerdictPlan) -> VerdictPlan:
     """Write the plan to the manifest and return it. If the same plan is recorded already, return the recorded one.
 
-    The overrides of its arms are updated, because `outputs` may have moved. Raise UsageError if runs have begun under
-    another plan, because a plan must not change after results are seen.
+    The arms' overrides are updated, because `outputs` may have moved. Raise UsageError if runs have begun under another
+    plan, because a plan must not change after results are seen.
     """
     with _lock(sweep):
         frozen = read_plan(sweep)
@@ -83,11 +83,11 @@ def _read_manifest(sweep: Path) -> Json:
     try:
         return read_sweep(sweep) if (sweep / SWEEP).exists() else {}
     except UnreadableFileError as error:
-        log.warning("%s; it is now %s", error, error.path.rename(free_name(error.path)))
+        log.warning("%s; renamed to %s", error, error.path.rename(free_name(error.path)))
         return {}
 
 
 def _lock(sweep: Path) -> AbstractContextManager[None]:
-    """Return a context in which other launches cannot write the manifest."""
+    """Return a context manager that keeps other launches from writing the manifest."""
     (sweep / LEASES).mkdir(parents=True, exist_ok=True)
     return one_at_a_time(sweep / LEASES / f"{SWEEP}.lock", f"{sweep}: waits for another launch")

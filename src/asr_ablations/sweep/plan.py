@@ -31,8 +31,8 @@ from asr_verdicts.terminal import console
 class Cost(NamedTuple):
     """Estimated cost of one arm.
 
-    steps: optimizer steps. speech: hours of audio trained on. seconds: duration of the run. gpus: number of GPUs.
-    memory: bytes of GPU memory, or of main memory without a GPU. disk: bytes of checkpoints.
+    steps: number of optimizer steps. speech: hours of training audio. seconds: duration of the run. gpus: number of
+    GPUs. memory: bytes of GPU memory, or of main memory on a CPU. disk: bytes of checkpoints.
     """
 
     steps: int
@@ -48,20 +48,20 @@ class Cost(NamedTuple):
 
 
 RESERVE = 0.5
-"""Fraction of the estimated time that is added to a time limit, because machines differ and may be shared."""
+"""Fraction of the estimated time to add to a time limit, because machines differ and may be shared."""
 START = 120
-"""Seconds that are added to a time limit for imports and for loading data."""
+"""Seconds to add to a time limit for imports and for loading data."""
 FEWER_EPOCHS = (
     "fewer epochs cost less and decide less: of 7 verdicts after a third of the epochs, 4 were the same after all "
     "epochs, on the built-in corpus (docs/short_runs.md)"
 )
-"""A note under the plan, with the result of the records short_runs_at_2 and short_runs in sweeps/records."""
+"""Note printed under the plan. Its numbers come from short_runs_at_2 and short_runs in sweeps/records."""
 STEPS = 5
 """Number of timed batches, evenly spread from the shortest to the longest, after one warm-up batch."""
 
 
 def measure(request: tuple[DictConfig, int]) -> Cost:
-    """Measure the cost of a config with a number of threads. Needs a new process, because it reads the peak memory."""
+    """Measure the cost of a config. request: config and number of threads. Needs a new process to read peak memory."""
     cfg, threads = request
     cfg.threads = cfg.threads or threads
     silence_lightning()
@@ -83,7 +83,7 @@ def measure(request: tuple[DictConfig, int]) -> Cost:
 
 
 class StepClock(pl.Callback):
-    """Measures the seconds that all training steps but the first take, and the seconds of audio in their batches."""
+    """Measures the duration of all training steps but the first, and of the audio in their batches, in seconds."""
 
     def __init__(self) -> None:
         self.seconds = self.audio = 0.0
@@ -104,7 +104,7 @@ class StepClock(pl.Callback):
 
 
 def _time_training(cfg: DictConfig, task: CTCTask, data: SpeechData) -> tuple[float, int]:
-    """Return training seconds per second of audio, and the bytes of a checkpoint, measured in Lightning's loop."""
+    """Return training seconds per second of audio, and a checkpoint's size in bytes, measured in Lightning's loop."""
     durations, order = data.sets["train"].durations, data.train_dataloader().batch_sampler
     assert order is not None
     by_length = sorted(order, key=lambda batch: max(durations[i] for i in batch))
@@ -133,7 +133,7 @@ def _time_recognition(task: CTCTask, data: SpeechData) -> float:
 
 
 def show_plan(arms: Sequence[FrozenArm], jobs: int, threads: int) -> None:
-    """Print the cost of each arm that lacks a result, with `threads` threads, and the total for `jobs` at a time."""
+    """Print the cost of each arm without a result, and the total. jobs: arms at a time. threads: threads per arm."""
     fates = [fate_of(arm.folder).state for arm in arms]
     to_run = [arm for arm, state in zip(arms, fates, strict=True) if state not in RESULTS]
     costs = dict(zip([arm.id for arm in to_run], measure_arms(to_run, threads), strict=True))
@@ -158,14 +158,14 @@ def show_plan(arms: Sequence[FrozenArm], jobs: int, threads: int) -> None:
 
 
 def estimate_minutes(arms: Sequence[FrozenArm], threads: int) -> int:
-    """Return an upper bound in minutes for the slowest arm: its estimated time, plus RESERVE and START."""
+    """Return a time limit in minutes for the slowest arm: the estimated time, plus RESERVE and START."""
     one_of_each = {arm.kind: arm for arm in arms}.values()  # runs that differ only in the seed take equally long
     seconds = max(cost.seconds for cost in measure_arms([*one_of_each], threads))
     return math.ceil((seconds * (1 + RESERVE) + START) / 60)
 
 
 def measure_arms(arms: Sequence[FrozenArm], threads: int) -> list[Cost]:
-    """Measure the cost of each arm in a few steps, one arm after the other. threads: number of threads."""
+    """Measure the cost of each arm in a few steps, one arm after the other. threads: number of threads per arm."""
     return [in_subprocess(measure, (arm.cfg, threads)) for arm in track(arms, description="measuring", transient=True)]
 
 
@@ -181,7 +181,7 @@ def _total(costs: Sequence[Cost], arms: int, jobs: int) -> str:
 
 
 def memory_warning(costs: Sequence[Cost], jobs: int, free: int | None) -> str | None:
-    """Return a warning if `jobs` arms on a CPU at a time may need more than `free` bytes of memory, else None."""
+    """Return a warning if `jobs` simultaneous arms on a CPU may need more than `free` bytes of memory, else None."""
     together = [*accumulate(sorted((cost.memory for cost in costs if not cost.gpus), reverse=True)[:jobs])]
     if free is None or not together or together[-1] <= free:
         return None

@@ -1,4 +1,4 @@
-"""Check all arms of a sweep and print how they differ before the first one starts. A later error would cost runs."""
+"""Check all arms of a sweep, and print how they differ, before the first arm starts. A later error would waste runs."""
 
 import json
 import math
@@ -38,7 +38,7 @@ from asr_verdicts.metrics import find_metric
 
 
 def refuse_plan_of_runs(configs: Sequence[DictConfig]) -> None:
-    """Raise UsageError for until=verdict or a list of arms in a single run, or with a sweeper that ignores them."""
+    """Raise UsageError if configs have until=verdict or a list of arms, but no sweeper that handles them."""
     for cfg in configs:
         check_arm_of_list(cfg)
     if configs[0].get("until") is not None:
@@ -48,7 +48,7 @@ def refuse_plan_of_runs(configs: Sequence[DictConfig]) -> None:
 
 
 def check_declarations(configs: Sequence[DictConfig]) -> None:
-    """Raise UsageError for a declaration that `compare` would refuse, and for an unknown mode of W&B."""
+    """Raise UsageError for a declaration that `compare` would refuse, or for an unknown W&B mode."""
     refuse_mode(configs)
     contents = [plain(cfg) for cfg in configs if cfg.get("ablation") is not None]
     keys = [key for content in contents for key in (*content, *flatten(content))]
@@ -63,8 +63,8 @@ def check_declarations(configs: Sequence[DictConfig]) -> None:
         for target in declared.targets:
             if not 0 < target <= (1 if metric.is_rate else math.inf):
                 raise choices("ablation.targets", f"{target:g}", "rates as fractions: 0.2 is 20 %")
-        if declared.set is not None and data:  # arms that only decode lack a corpus
-            # built because the config of data=manifest has paths instead of the names of its sets
+        if declared.set is not None and data:  # arms that only decode have no corpus
+            # built because the config of data=manifest contains paths instead of set names
             corpus: Corpus = build(OmegaConf.create({"data": data}).data)
             if declared.set not in (sets := [*corpus.test, *corpus.validation]):
                 raise choices("ablation.set", declared.set, sets)
@@ -73,7 +73,7 @@ def check_declarations(configs: Sequence[DictConfig]) -> None:
 def fingerprints(configs: Sequence[DictConfig]) -> list[str]:
     """Check each arm, and return the fingerprint of its data. Raise UsageError with the overrides of a wrong arm.
 
-    Generates missing corpora. If all arms have results, nothing is built, because they were checked before they ran.
+    Missing corpora are generated. Arms that all have results are not built, because they were checked before they ran.
     """
     if all(map(is_training, configs)) and (runs := find_finished_runs(configs)) is not None:
         return [run.fingerprint for run in runs]
@@ -88,7 +88,7 @@ def ask_wandb(arms: Sequence[FrozenArm]) -> None:
 
 
 def check_arms(configs: Sequence[DictConfig]) -> list[str]:
-    """Do the work of `fingerprints` in a subprocess, which imports torch."""
+    """Check each arm, and return the fingerprint of its data. Needs a subprocess, because this imports torch."""
     by_data: dict[str, str] = {}
     results: list[str] = []
     for cfg in configs:
@@ -101,7 +101,7 @@ def check_arms(configs: Sequence[DictConfig]) -> list[str]:
 
 
 def _check(cfg: DictConfig, by_data: dict[str, str]) -> str:
-    """Build an arm's model. Return the fingerprint of its data, or "" for a measurement. by_data: earlier results."""
+    """Build an arm's model. Return the fingerprint of its data, or "" for a measurement. by_data: a cache."""
     from asr_ablations.experiment.run import set_up
     from asr_ablations.training.assembly import assemble, check_nodes
 
@@ -110,12 +110,12 @@ def _check(cfg: DictConfig, by_data: dict[str, str]) -> str:
     key = json.dumps(OmegaConf.to_container(cfg.data), sort_keys=True)
     try:
         if key in by_data:
-            check_nodes(cfg.nodes)  # GPUs are checked when the arm gets a place, because it may run on another machine
+            check_nodes(cfg.nodes)  # GPUs are checked when the arm starts, because it may run on another machine
             assemble(cfg, build(cfg.data))
         else:
             by_data[key] = set_up(cfg).data.fingerprint
     except (MemoryError, RuntimeError):
-        # if the model is too large for this machine, or broken, the arm reports it in its log when it runs
+        # if the model is broken, or too large for this machine, the arm reports the error in its log when it runs
         if key not in by_data:
             by_data[key] = compute_fingerprint(cfg)
     return by_data[key]
@@ -172,7 +172,7 @@ def find_differences(configs: Sequence[DictConfig]) -> list[ArmDifference]:
 
 @dataclass(frozen=True)
 class ComposedRun:
-    """A run that has not started. config: the resolved config. overrides: the overrides that name its arm."""
+    """A run that has not started. config: the resolved config. overrides: the run's Hydra overrides."""
 
     config: Config
     overrides: list[str]

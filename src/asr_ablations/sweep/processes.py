@@ -22,14 +22,14 @@ PRELOAD = [
     "pytorch_lightning",
     "torchmetrics.text",
     "wandb",
-    "wandb.sdk.launch.inputs.internal",  # every wandb.init imports it, which takes 0.8 s
+    "wandb.sdk.launch.inputs.internal",  # every wandb.init imports this module, which takes 0.8 s
     "asr_ablations.experiment.run",
     "asr_ablations.components.data.synthetic",
     "asr_ablations.components.model.ds2",
     "asr_ablations.components.logger.wandb",
     "scipy.special",
 ]
-"""Modules that are imported once per sweep. None may open CUDA, because processes forked later could not use it."""
+"""Modules that the server imports once per sweep. No module may open CUDA, or forked processes could not use CUDA."""
 
 Argument = TypeVar("Argument")
 Result = TypeVar("Result")
@@ -39,14 +39,14 @@ def context() -> ForkServerContext:
     """Return a multiprocessing context whose processes are forked from a server that has imported PRELOAD."""
     server = multiprocessing.get_context("forkserver")
     server.set_forkserver_preload(PRELOAD)
-    # the server imports these modules before anything else could set its path
+    # the server imports PRELOAD before its module path could be set in any other way
     os.environ["PYTHONPATH"] = child_environment()["PYTHONPATH"]
     return server
 
 
 def start_process(process: BaseProcess) -> None:
-    """Start a process, and before it the server if none runs. Raise MemoryError if the server has ended."""
-    resource_tracker.ensure_running()  # otherwise the server would start it, which unblocks the signals
+    """Start a process, and before it the fork server if necessary. Raise MemoryError if the server has ended."""
+    resource_tracker.ensure_running()  # otherwise the fork server would start it, which unblocks signals
     try:
         with held_back():
             process.start()
@@ -80,11 +80,11 @@ def in_subprocess(function: Callable[[Argument], Result], argument: Argument) ->
 def _send_result(
     function: Callable[[Argument], object], argument: Argument, connection: Connection, launcher: str
 ) -> None:
-    """Send the result to the launcher, but print nothing if it no longer waits, for example after Ctrl-C."""
+    """Send the function's result or error to the launcher. Print nothing if the launcher has gone, as after Ctrl-C."""
     os.environ[LAUNCHER] = launcher
     follow_launcher()
     with suppress(BrokenPipeError, KeyboardInterrupt):
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPPING)  # its server blocks these signals
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPPING)  # the fork server blocks these signals
         try:
             connection.send(function(argument))
         except Exception as error:

@@ -16,14 +16,14 @@ from asr_ablations.tools.signals import stopping_signals
 POLL = 0.1
 """Seconds between two polls of the processes."""
 RETRY = 5.0
-"""Seconds between two attempts to start an arm that another launcher is running."""
+"""Seconds between two checks of an arm that another launcher is running."""
 
 
 class Process(Protocol):
     """A started arm.
 
-    begun: whether it runs; false while it waits for a machine. seconds: time since it began to run. failure: reason for
-    its end if the exit code does not explain it. place: where it runs or waits; "" for this machine.
+    begun: whether the arm runs; false while it waits for a machine. seconds: running time. failure: reason why the arm
+    ended if the exit code does not explain it. place: where the arm runs or waits; "" on this machine.
     """
 
     @property
@@ -46,17 +46,17 @@ class Process(Protocol):
 
 
 class Places(ABC):
-    """Provides places where arms run. detach: whether the command ends once every arm has a place."""
+    """Starts arms on a machine or a cluster. detach: whether the command ends once no arm has to wait for a place."""
 
     detach = False
 
     @abstractmethod
     def start(self, arm: FrozenArm) -> Process | None:
-        """Start an arm, or return None if it has to wait for a place."""
+        """Start an arm, or return None if the arm has to wait for a place."""
 
     @abstractmethod
     def free(self, arm: FrozenArm) -> None:
-        """Free the place of an arm that has ended."""
+        """Release the resources of an arm that has ended."""
 
     def left(self) -> str | None:
         """Return a message if the arms continue after the command ends; None if they end with it."""
@@ -64,7 +64,7 @@ class Places(ABC):
 
 
 class DetachedError(Exception):
-    """The command ends, and its arms continue without it. The message explains how to attach again."""
+    """The command ends, but its arms continue. The message explains how to attach to the arms again."""
 
     def __init__(self, message: str, exit_code: int) -> None:
         self.exit_code = exit_code
@@ -72,10 +72,10 @@ class DetachedError(Exception):
 
 
 class Runner:
-    """Starts the arms in order, so that all arms have the same seeds if the sweep is stopped early.
+    """Starts the arms in order. If the sweep is stopped early, all arms then have the same seeds.
 
-    An arm that waits for several GPUs is not overtaken, because it might wait for ever. timeout: minutes after which an
-    arm is killed; None for no limit. fail_fast: whether all arms are stopped when one fails.
+    No arm overtakes an arm that waits for several GPUs, which might otherwise wait forever. timeout: minutes after
+    which an arm is killed; None disables the limit. fail_fast: whether all arms are stopped when one fails.
     """
 
     def __init__(self, arms: Sequence[FrozenArm], places: Places, *, timeout: float | None, fail_fast: bool) -> None:
@@ -87,7 +87,7 @@ class Runner:
         self._stopping_since: float | None = None
 
     def run(self, show: Callable[[Sequence[State]], None]) -> list[State]:
-        """Run all arms and return their states. `show` gets the states after each poll. May raise DetachedError."""
+        """Run all arms and return their states. `show` receives the states after each poll. May raise DetachedError."""
         previous_handlers = self._handle_signals()
         try:
             for state in self.states:
@@ -122,7 +122,7 @@ class Runner:
             self._running[index] = process
 
     def _still_elsewhere(self, state: State) -> bool:
-        """Return whether another launcher still runs the arm, or has finished it. Checks this every RETRY seconds."""
+        """Return whether another launcher still runs the arm or has finished it. Check only every RETRY seconds."""
         if time.monotonic() < state.not_before:
             return True
         _skip_if_ended(state)
@@ -145,21 +145,21 @@ class Runner:
             exit_code = process.exit_code()
             if exit_code is None:
                 continue
-            process.kill()  # also ends other processes in its session
+            process.kill()  # also ends processes that the arm has started
             del self._running[index]
             self.places.free(state.arm)
             state.finish(exit_code, self._kill_reasons.get(index, process.failure))
             if state.status == ELSEWHERE:
                 state.not_before = time.monotonic() + RETRY
                 if self._stopping_since is not None:
-                    state.status = STOPPED  # the sweep does not try it again
+                    state.status = STOPPED  # the sweep does not try the arm again
             elif state.status == FAILED and self.fail_fast:
                 self._stop_all("hydra.launcher.fail_fast: an arm failed")
 
     def _leave(self, exit_code: int) -> None:
         """Raise DetachedError if the arms continue without this command."""
         if self._running and (message := self.places.left()) is not None:
-            self._running.clear()  # otherwise run() would end them
+            self._running.clear()  # otherwise run() would kill them
             raise DetachedError(message, exit_code)
 
     def _stop_all(self, reason: str) -> None:

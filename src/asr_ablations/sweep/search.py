@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     import optuna
 
 BEST = "best.yaml"
-"""File in the folder of the sweep that describes the best run so far."""
+"""File in the sweep folder that describes the best run so far."""
 Launch = Callable[[Sequence[Sequence[str]], int], Sequence[JobReturn]]
-"""Function that runs each list of overrides, in parallel. The second argument is the number of the first run."""
+"""Function that runs one arm for each list of overrides, in parallel. The second argument numbers the first run."""
 
 
 class Space(NamedTuple):
-    """A search space. drawn: distribution of each key whose values are sampled. fixed: the other overrides."""
+    """A search space. drawn: distribution of each sampled key. fixed: overrides of keys that are not sampled."""
 
     drawn: "dict[str, optuna.distributions.BaseDistribution]"
     fixed: list[str]
@@ -35,21 +35,21 @@ def import_optuna() -> Any:
     """Import optuna without its warnings and log messages. Raise UsageError if it is not installed."""
     require("search", "a search", "optuna")
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # they concern future versions of other packages
+        warnings.simplefilter("ignore")  # about future versions of other packages
         import optuna
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     return optuna
 
 
 def build_sampler(kind: str, **options: Any) -> "optuna.samplers.BaseSampler":
-    """Build Optuna's sampler of this name. Raise UsageError for an unknown name or option."""
+    """Build the Optuna sampler of class `kind`. Raise UsageError for an unknown class or option."""
     samplers = import_optuna().samplers
     names = [name for name in samplers.__all__ if name.endswith("Sampler") and not name.startswith("Base")]
     if kind not in names:
         raise choices("hydra.sweeper.sampler.kind", kind, names)
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # they concern options that Optuna calls experimental
+            warnings.simplefilter("ignore")  # about options that Optuna calls experimental
             made: optuna.samplers.BaseSampler = getattr(samplers, kind)(**options)
     except (TypeError, ValueError) as error:
         raise UsageError(f"hydra.sweeper.sampler: {kind}: {error}") from error
@@ -57,7 +57,7 @@ def build_sampler(kind: str, **options: Any) -> "optuna.samplers.BaseSampler":
 
 
 def build_space(overrides: Sequence[Override]) -> Space:
-    """Build a search space from overrides. Raise UsageError if none of them varies, or for wrong bounds."""
+    """Build a search space from overrides. Raise UsageError if no override varies or if bounds are wrong."""
     drawn, fixed = {}, []
     for override in overrides:
         if override.is_sweep_override():
@@ -106,7 +106,7 @@ def search(
         for trial, result in zip(drawn, results, strict=True):
             value = float(result.return_value)
             if math.isnan(value):
-                raise UsageError("a search: its runs have no WER to minimise; expected trainings")
+                raise UsageError("a search: its runs have no WER to minimise; expected runs that train a model")
             study.tell(trial, value)
         _keep_best(study, results, trials)
     return list(study.trials)
@@ -117,7 +117,7 @@ def _text(value: object) -> str:
 
 
 def _keep_best(study: "optuna.Study", results: Sequence[JobReturn], trials: int) -> None:
-    """Print the best run so far, and write it to BEST in the folder of the sweep."""
+    """Print the best run so far, and write it to BEST in the sweep folder."""
     best, done = study.best_trial, len(study.trials)
     chosen = {key: _text(value) for key, value in best.params.items()}
     overrides = " ".join(f"{key}={text}" for key, text in chosen.items())

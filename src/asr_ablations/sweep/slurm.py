@@ -1,8 +1,8 @@
 """Run arms on Slurm as tasks of job arrays, which continue after the command ends.
 
-The machines share the folders of the checkout, the data and the runs. The folder of a run records the number of its
-task, so that the same command finds the tasks that it queued. A task gets SIGUSR1 before its time limit, writes a
-checkpoint and is queued again. Slurm itself queues preempted tasks again.
+The machines share the checkout, the data and the run folders. Each run folder records the number of its Slurm task,
+which lets a repeated command find the tasks that it queued earlier. A task gets SIGUSR1 before its time limit, writes
+a checkpoint and is queued again. Preempted tasks are queued again by Slurm itself.
 
 This module calls only sbatch, squeue, scontrol, scancel and sinfo. The library submitit would read job states from
 sacct, which fails if Slurm lacks an accounting database.
@@ -28,17 +28,17 @@ from asr_ablations.tools.machine import visible_gpus
 from asr_verdicts.errors import UsageError, choices
 
 TASK = "slurm_task"
-"""File in the folder of a run with the number of its task, such as 17_3."""
+"""File in the run folder with the number of the run's Slurm task, such as 17_3."""
 OUTPUT = ".slurm"
-"""Subfolder of the sweep's folder with Slurm's own output for each task."""
+"""Subfolder of the sweep folder for Slurm's own output for each task."""
 SECONDS = 2.0
-"""Seconds between two calls of squeue, one for all jobs together, because the controller serves many users."""
+"""Seconds between two calls of squeue, because Slurm's controller serves many users. One call covers all jobs."""
 ANSWER = 60
 """Seconds after which a Slurm command counts as failed."""
 BEFORE_THE_LIMIT = int(GRACE) + 60
 """Seconds between the signal to a job and its time limit. Slurm checks time limits once a minute."""
 PLAN = "plan"
-"""The value of `minutes` that estimates the time limit from measured steps."""
+"""Value of `minutes` that estimates the time limit from measured training steps."""
 WAITS = ("PENDING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "SPECIAL_EXIT")
 GOES_ON = ("RUNNING", "COMPLETING", "CONFIGURING", "SUSPENDED", "STOPPED", "RESIZING", "SIGNALING", "STAGE_OUT")
 SCRIPT = """\
@@ -63,11 +63,11 @@ exit "$code"
 
 
 class Slurm(Places):
-    """Places on Slurm.
+    """Runs arms on Slurm.
 
-    jobs: maximum number of tasks of an array that run at a time. cpus: CPUs of each rank. minutes: time limit of a job,
-    `plan` to estimate it, or None for the partition's limit. options: options of sbatch by name. sbatch: further
-    options as typed. detach: whether the command ends once all arms are queued.
+    jobs: maximum number of an array's tasks that run at a time. cpus: number of CPUs of each rank. minutes: time limit
+    of a job, `plan` to estimate it, or None for the partition's limit. options: sbatch options by name. sbatch: further
+    sbatch options as typed. detach: whether the command ends once all arms are queued.
     """
 
     def __init__(
@@ -98,7 +98,7 @@ class Slurm(Places):
         self._looked = -math.inf
 
     def start(self, arm: FrozenArm) -> "SlurmArm":
-        """Attach to an arm's task if it waits or runs. Otherwise queue the arm, with others of the same resources."""
+        """Attach to an arm's task if it is queued or running. Otherwise queue the arm and others of the same size."""
         self._to_start.pop(arm.id, None)
         if (task := self._find_task(arm)) is None:
             alike = [
@@ -116,7 +116,7 @@ class Slurm(Places):
         del self._running[arm.id]
 
     def left(self) -> str:
-        """Return the message to print if the command ends before its jobs."""
+        """Return the message to print if the command ends before its Slurm jobs."""
         arrays = list(dict.fromkeys(arm.job.partition("_")[0] for arm in self._running.values()))
         return (
             f"left with Slurm: {len(self._running)} jobs; the same command attaches again\n"
@@ -124,7 +124,7 @@ class Slurm(Places):
         )
 
     def _find_task(self, arm: FrozenArm) -> str | None:
-        """Return the number of an arm's task, or None if the arm has no task that waits or runs."""
+        """Return the number of an arm's task, or None if the arm has no queued or running task."""
         try:
             task = (arm.folder / TASK).read_text()
         except FileNotFoundError:
@@ -132,7 +132,7 @@ class Slurm(Places):
         return task if self.look_up(task)[0] in (*WAITS, *GOES_ON) else None
 
     def look_up(self, task: str) -> tuple[str, str]:
-        """Return a task's state and why it waits, in Slurm's terms. If squeue fails, use its previous output."""
+        """Return a task's Slurm state, and Slurm's reason why it waits. If squeue fails, use its previous output."""
         if time.monotonic() - self._looked > SECONDS:
             words = ("--array", f"--user={getuser()}", "--states=all", "--noheader", "--format=%F_%K|%T|%r")
             listed = _slurm("squeue", *words)
@@ -185,7 +185,7 @@ class Slurm(Places):
         return f"{array}_0"
 
     def _limit(self, arms: Sequence[FrozenArm], gpus: int) -> int | None:
-        """Return the limit in minutes; None for the partition's. Raise UsageError if no GPU is here to estimate it."""
+        """Return a job's time limit in minutes, or None. Raise UsageError if estimating it needs a missing GPU."""
         if not isinstance(self.minutes, str):
             return None if self.minutes is None else max(1, round(self.minutes))
         if gpus and not visible_gpus():
@@ -200,7 +200,7 @@ class Slurm(Places):
         return limit
 
     def _gpus(self, arm: FrozenArm) -> int:
-        """Return the number of GPUs to request for an arm. The default is one per rank if the partition has any."""
+        """Return the number of GPUs to request for an arm. The default is one per rank if the partition has GPUs."""
         if arm.gpus is not None:
             return arm.gpus
         partition = [f"--partition={self.options['partition']}"] if "partition" in self.options else []
@@ -208,7 +208,7 @@ class Slurm(Places):
 
 
 class SlurmArm:
-    """An arm on Slurm. job: number of its task."""
+    """An arm on Slurm. job: number of the arm's task."""
 
     seconds = 0.0  # the launcher has no timeout on Slurm
     failure: str | None = None
@@ -223,7 +223,7 @@ class SlurmArm:
 
     @property
     def place(self) -> str:
-        """The number of the task, with Slurm's reason while it waits."""
+        """The task's number, with Slurm's reason while the task waits."""
         state, reason = self.places.look_up(self.job)
         return f"job {self.job}" + (f" ({reason})" if state in WAITS and reason not in ("", "None") else "")
 
@@ -234,7 +234,7 @@ class SlurmArm:
         return self._exit_code
 
     def _read_exit_code(self, state: str) -> int:
-        """Return the exit code of a task that has ended. state: its final state, or "" if squeue does not list it."""
+        """Return an ended task's exit code. state: the final Slurm state; "" if squeue does not list the task."""
         described = _slurm("scontrol", "show", "job", self.job, "--oneliner").stdout
         if not state and (match := re.search(r"JobState=(\S+)", described)):
             state = match[1]
@@ -248,7 +248,7 @@ class SlurmArm:
         return int(code[1]) or -int(code[2]) or 1 if code else 1
 
     def stop(self) -> None:
-        """Cancel the job, which first writes its checkpoint."""
+        """Cancel the job, which writes its checkpoint before it ends."""
         _slurm("scancel", self.job)
 
     def kill(self) -> None:
@@ -257,7 +257,7 @@ class SlurmArm:
 
 
 def _slurm(program: str, *words: str, given: str = "") -> "subprocess.CompletedProcess[str]":
-    """Run a Slurm command. If it is missing or does not answer, the result has exit code 1. given: standard input."""
+    """Run a Slurm command. If it is missing or does not answer, the exit code is 1. given: text for standard input."""
     try:
         return subprocess.run(
             [program, *words],

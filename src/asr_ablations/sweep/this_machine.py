@@ -21,16 +21,16 @@ from asr_ablations.tools.signals import STOPPING
 from asr_verdicts.errors import UsageError
 
 MEMORY = 2 * 2**30
-"""Assumed bytes of memory of an arm on a CPU, if jobs is not set; the default model takes 0.7 GiB."""
+"""Assumed memory of an arm on a CPU, in bytes, if jobs is not set. The default model takes 0.7 GiB."""
 
 
 @dataclass
 class Slots:
-    """Slots for `jobs` arms at a time. Up to `per_gpu` arms that need one GPU share one. An arm that needs several has
-    them to itself.
+    """Slots for `jobs` arms at a time. Up to `per_gpu` single-GPU arms share a GPU; arms with several GPUs share none.
 
-    gpus: names as in CUDA_VISIBLE_DEVICES. one_thread: whether each arm gets one thread instead of a share of the
-    cores. taken: GPUs of each running arm, by the arm's id.
+    gpus: device names, as in CUDA_VISIBLE_DEVICES
+    one_thread: whether each arm gets one thread instead of a share of the cores
+    taken: GPUs of each running arm, by arm id
     """
 
     gpus: Sequence[str]
@@ -40,7 +40,7 @@ class Slots:
     taken: dict[object, list[str]] = field(default_factory=dict)
 
     def free_gpus(self, gpus: int | None, ranks: int = 1) -> list[str] | None:
-        """Return the least loaded GPUs for an arm, or None if it has to wait. gpus: None for one per rank if any."""
+        """Return the least loaded GPUs for an arm, or None if it must wait. gpus: number; None means one per rank."""
         gpus = min(ranks, len(self.gpus)) if gpus is None else gpus
         if len(self.taken) >= self.jobs:
             return None
@@ -51,7 +51,7 @@ class Slots:
         return free[:gpus] if len(free) >= gpus else None
 
     def threads(self, arms: int) -> int:
-        """Return the threads of each arm, for all its ranks, in a sweep of `arms` arms; at most OMP_NUM_THREADS."""
+        """Return how many threads each of `arms` arms gets for all its ranks together, at most OMP_NUM_THREADS."""
         if self.one_thread:
             return 1
         limit = os.environ.get("OMP_NUM_THREADS", "")
@@ -60,15 +60,15 @@ class Slots:
 
 
 AUTO = "auto"
-"""The value of per_gpu that lets as many arms share a GPU as fit into its memory."""
+"""Value of per_gpu that lets as many arms share a GPU as fit into its memory."""
 
 
 def machine_slots(jobs: int | None, per_gpu: int | str, arms: Sequence[FrozenArm]) -> Slots:
-    """Return the slots of this machine for these arms.
+    """Return this machine's slots for the given arms.
 
-    per_gpu: number of arms that share a GPU; "auto" measures the memory of the arms. jobs: number of arms at a time. By
-    default, it is as many as the GPUs take. On a CPU it is one rank per core, with one thread each, as far as the
-    memory allows. This gives the highest total speed, and the last bits do not depend on the machine or on other arms.
+    per_gpu: number of arms that share a GPU; "auto" measures the arms' memory. jobs: number of arms at a time. By
+    default, arms fill the GPUs, or on a CPU the cores, with one thread for each rank, if the memory suffices. This
+    gives the highest total speed on a CPU, and the results do not depend on the machine's cores or on other arms.
     """
     if jobs is not None:
         whole("hydra.launcher.jobs", jobs, 1)
@@ -87,7 +87,7 @@ def machine_slots(jobs: int | None, per_gpu: int | str, arms: Sequence[FrozenArm
 
 
 CONTEXT = 2**29
-"""Bytes that CUDA takes in each process in addition to the measured memory. This is assumed, not measured on a GPU."""
+"""Bytes that CUDA takes in each process in addition to the measured memory. This value is assumed, not measured."""
 RESERVE = 0.1
 """Fraction of a GPU's memory that stays free, because batches and allocators vary."""
 
@@ -95,7 +95,7 @@ _fits: dict[tuple[str, ...], int] = {}
 
 
 def _fitting(arms: Sequence[FrozenArm], gpus: Sequence[str]) -> int:
-    """Return how many arms fit on a GPU, by the memory of the largest, at most one per core. Measure each kind once."""
+    """Return how many arms of the largest kind fit on a GPU, at most one per core. Each kind is measured only once."""
     from asr_ablations.sweep.plan import measure_arms
 
     kinds = {arm.kind: arm for arm in arms if arm.gpus in (None, 1) and arm.ranks == 1}
@@ -114,7 +114,7 @@ def _fitting(arms: Sequence[FrozenArm], gpus: Sequence[str]) -> int:
 
 
 class Machine(Places):
-    """Places on this machine. Raises UsageError for an arm that needs more GPUs than the machine has."""
+    """Runs arms on this machine. Raises UsageError for an arm that needs more GPUs than the machine has."""
 
     def __init__(self, script: Path, arms: Sequence[FrozenArm], slots: Slots) -> None:
         self.script, self.slots, self.threads = script, slots, slots.threads(len(arms))
@@ -138,14 +138,14 @@ class Machine(Places):
 
 
 Started: TypeAlias = tuple[int, Callable[[], int | None]]
-"""The id of a process, and a function that returns its exit code, or None while it runs."""
+"""A process id, and a function that returns the exit code of the process, or None while it runs."""
 
 
 class ArmProcess:
     """A running arm, in a process forked from a server that has loaded torch, or in a new interpreter.
 
-    The process leads its own session, so that it and its children stop together. settings: environment variables.
-    threads: number of threads of all ranks together. fork: false, or several ranks, start a new interpreter.
+    The process leads its own session, in which it and its children can be stopped together. settings: environment
+    variables. threads: threads of all ranks together. fork: whether to fork; several ranks always get an interpreter.
     """
 
     begun = True
@@ -157,7 +157,7 @@ class ArmProcess:
     ) -> None:
         self.started = time.monotonic()
         arm.folder.mkdir(parents=True, exist_ok=True)
-        # a forked process has the environment variables of its server
+        # a forked process inherits the server's environment, which may contain an old WANDB_MODE
         wandb = {key: value for key, value in os.environ.items() if key == "WANDB_MODE"}
         settings = {**settings, **wandb, LAUNCHER: announce_launcher(), LAUNCHED: repr(time.time())}
         start = _fork if fork and arm.ranks == 1 else _start_interpreter
@@ -165,7 +165,7 @@ class ArmProcess:
 
     @property
     def seconds(self) -> float:
-        """Seconds since the process was started."""
+        """Seconds since the process started."""
         return time.monotonic() - self.started
 
     def stop(self) -> None:
@@ -181,7 +181,7 @@ class ArmProcess:
         try:
             os.killpg(self.pid, number)
         except (ProcessLookupError, PermissionError):
-            # the process does not lead its session yet, or has ended
+            # the process has ended, or does not lead its session yet
             if self.exit_code() is None:
                 os.kill(self.pid, number)
 
@@ -195,9 +195,9 @@ def _fork(script: Path, arm: FrozenArm, settings: Mapping[str, str], threads: in
 
 
 def _run(script: str, config: str, log: str, settings: dict[str, str], threads: int | None) -> None:
-    """Run an arm in its forked process, and send the output to the arm's log."""
+    """Run an arm in this forked process, with its output in the arm's log."""
     os.setsid()
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPPING)  # its server blocks these signals
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPPING)  # the fork server blocks these signals
     sys.stdout.flush()
     with open(log, "ab") as file:
         for stream in (1, 2):
@@ -205,7 +205,7 @@ def _run(script: str, config: str, log: str, settings: dict[str, str], threads: 
     sys.stdout = os.fdopen(1, "w", buffering=1, encoding="utf-8", closefd=False)
     sys.stderr = os.fdopen(2, "w", buffering=1, encoding="utf-8", closefd=False)
     os.environ.update(settings)
-    # a forked process ends without running W&B's finalizers, which remove its temporary folders
+    # a forked process ends without running W&B's finalizers, which would remove W&B's temporary folders
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         tempfile.tempdir = folder
         main(script, config, threads)

@@ -1,4 +1,4 @@
-"""Checks of values from a config or the command line. They raise UsageError for a wrong value."""
+"""Check values from a config or the command line, and raise UsageError for wrong values."""
 
 import math
 import sys
@@ -44,26 +44,26 @@ def number(
 
 
 def path_or_none(name: str, value: object) -> str | None:
-    """Return the value if it is None or a path."""
+    """Return the value if it is None or a path. Raise UsageError otherwise."""
     return None if value is None else a_path(name, value)
 
 
 def a_list(name: str, value: object) -> list[Any]:
-    """Return a list or tuple as a list. Texts are refused, because `list` would split them into characters."""
+    """Return a list or tuple as a list. Strings are refused, because `list` would split them into characters."""
     if isinstance(value, (list, tuple)):
         return list(value)
-    raise choices(name, value, "a list, as [a, b]")
+    raise choices(name, value, "a list, such as [a, b]")
 
 
 def a_path(name: str, value: object) -> str:
-    """Return the value if it is a non-empty text without control characters, because paths are printed."""
+    """Return the value if it is a non-empty string without control characters, because paths are printed."""
     if isinstance(value, str) and value and is_printable(value):
         return value
     raise choices(name, value, f"a path; quote a path that is a number: {name}=\"'{value}'\"")
 
 
 def label_or_null(name: str, value: object) -> str | None:
-    """Return a number, or a name without control characters, as text. Return None for None."""
+    """Return a number, or a name without control characters, as a string; return None for None."""
     if value is None:
         return None
     if is_number(value) or (isinstance(value, str) and value.strip() and is_printable(value)):
@@ -72,7 +72,7 @@ def label_or_null(name: str, value: object) -> str | None:
 
 
 def is_printable(text: str) -> bool:
-    """Return whether a text is free of control characters, which could change a terminal's state."""
+    """Return whether a string is free of control characters, which could change a terminal's state."""
     return not any(unicodedata.category(letter) == "Cc" for letter in text)
 
 
@@ -83,7 +83,7 @@ def check_auto_or_one(name: str, value: object) -> None:
 
 
 def switch(name: str, value: object) -> bool:
-    """Return the value if it is true or false."""
+    """Return the value if it is true or false. Raise UsageError otherwise."""
     if isinstance(value, bool):
         return value
     raise choices(name, value, "true or false")

@@ -27,7 +27,7 @@ COUNTED = {*VERSIONED, *sys.stdlib_module_names}
 
 
 def content_key(digits: int = 16, **parts: object) -> str:
-    """Return the first hexadecimal digits of a SHA-256 over named values that JSON can represent."""
+    """Return the first `digits` hexadecimal digits of a SHA-256 of named values, which must be valid JSON values."""
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:digits]
 
 
@@ -38,7 +38,7 @@ def library_versions() -> dict[str, str]:
 
 
 class FileState(NamedTuple):
-    """Size of a file in bytes, its inode, and its change time in ns since the epoch, which programs cannot set back."""
+    """A file's size in bytes, its inode, and its change time in ns since the epoch, which programs cannot set back."""
 
     size: int
     inode: int
@@ -55,7 +55,7 @@ class FileState(NamedTuple):
 
 
 def hash_file(path: Path) -> str:
-    """Return the SHA-256 of a file. It is read again only if its state has changed. Raises OSError."""
+    """Return the SHA-256 of a file. The file is read again only if its FileState has changed. Raises OSError."""
     return _hash_in_state(path, FileState.read(path))
 
 
@@ -65,43 +65,43 @@ def _hash_in_state(path: Path, state: FileState | None) -> str:
 
 
 def visible_files(folder: Path) -> list[Path]:
-    """Return all files below a folder, sorted. Hidden ones are left out, because systems create them automatically."""
+    """Return all files below a folder, sorted, except hidden files, which operating systems create automatically."""
     files = (path for path in folder.rglob("*") if path.is_file())
     return sorted(path for path in files if not any(part.startswith(".") for part in path.relative_to(folder).parts))
 
 
 def hash_files(files: Iterable[Path], root: Path) -> str:
-    """Return one SHA-256 over the contents of files and their paths relative to `root`. Raises OSError."""
+    """Return a SHA-256 of the contents of files and of their paths relative to `root`. Raises OSError."""
     lines = [f"{path.relative_to(root).as_posix()}\0{hash_file(path)}\n" for path in files]
     return hashlib.sha256("".join(lines).encode(errors="surrogatepass")).hexdigest()
 
 
 def dotted_name(cls: type) -> str:
-    """Return the name of a class, with its module in front."""
+    """Return the full name of a class, with its module in front."""
     return f"{cls.__module__}.{cls.__qualname__}"
 
 
 def hash_classes(classes: Iterable[type]) -> dict[str, str]:
-    """Return the hash of the source of each class and of its base classes, by dotted name."""
+    """Return a hash of the source of each class and of each of its base classes, by dotted name."""
     return hash_targets({dotted_name(base) for cls in classes for base in cls.__mro__})
 
 
 def hash_targets(names: Iterable[str]) -> dict[str, str]:
-    """Return the hash of the source behind each dotted name. Names in packages of COUNTED are left out."""
+    """Return a hash of the source behind each dotted name. Names in the packages COUNTED are left out."""
     return {name: hash_source(name) for name in sorted(names) if name.partition(".")[0] not in COUNTED}
 
 
 def hash_object(value: object) -> str:
-    """Return a SHA-256 over the pickled state of an object and the source of every class in it.
+    """Return a SHA-256 of an object's pickled state and of the source of every class in the object.
 
-    Equal tensors and arrays give equal hashes. Raises UsageError if part of the object cannot be pickled.
+    Equal tensors and arrays have equal hashes. Raises UsageError if part of the object cannot be pickled.
     """
     buffer = io.BytesIO()
     pickler = _StatePickler(buffer)
     try:
         pickler.dump(value)
     except (pickle.PicklingError, TypeError, AttributeError, RecursionError, ValueError) as error:
-        raise UsageError(f"{type(value).__name__}: cannot be hashed, as it cannot be pickled: {error}") from error
+        raise UsageError(f"{type(value).__name__}: cannot be hashed, because it cannot be pickled: {error}") from error
     state = hashlib.sha256(buffer.getvalue()).hexdigest()
     return content_key(64, state=state, sources=hash_classes(pickler.classes), versions=library_versions())
 
@@ -111,7 +111,7 @@ class _StatePickler(pickle.Pickler):
 
     def __init__(self, file: io.BytesIO) -> None:
         super().__init__(file, protocol=4)
-        self.fast = True  # no references to earlier equal strings, because it is chance whether they are one object
+        self.fast = True  # no references to earlier strings, because equal strings may or may not be the same object
         self.classes: set[type] = set()
 
     def reducer_override(self, value: Any) -> Any:
@@ -125,20 +125,20 @@ class _StatePickler(pickle.Pickler):
 
 INSTALLED = ("site-packages", "dist-packages")
 VERDICTS = "asr_verdicts"
-"""The package that prepares the texts for every error rate. A key therefore covers its source as well."""
+"""The package that prepares the transcripts for every error rate. Keys therefore also cover its source."""
 
 
 def hash_source(target: str, within: str = "") -> str:
     """Return a SHA-256 of the source behind the dotted name of a module, class or function.
 
-    It covers the module and all modules that it imports from the same folder, directly or indirectly. For an installed
-    package, it covers those in the package and in asr_verdicts. Imports are read from the source without running it, so
-    computed imports are missed. within: dotted prefix of the modules to cover; "" for all. Raises ModuleNotFoundError,
-    or UsageError for invalid Python.
+    The hash covers the module and all modules that it imports from the same folder, directly or indirectly; for an
+    installed package, only modules in the package and in asr_verdicts. Imports are found without running the source,
+    so computed imports are missed. within: dotted prefix of the modules to cover; "" for all. Raises
+    ModuleNotFoundError, or UsageError for invalid Python.
     """
     top = target.partition(".")[0]
     spec = None if top in sys.stdlib_module_names else find_spec(top)
-    folders = list((spec and spec.submodule_search_locations) or [])  # of a package
+    folders = list((spec and spec.submodule_search_locations) or [])  # empty unless `top` is a package
     if spec is None or not (folders or spec.has_location):
         raise ModuleNotFoundError(f"there is no module {top} on Python's path")
     place = Path(folders[0] if folders else str(spec.origin)).parent
@@ -153,7 +153,7 @@ def hash_source(target: str, within: str = "") -> str:
 
 
 def _read_modules(place: Path, target: str, within: tuple[str, ...]) -> dict[str, bytes]:
-    """Return the contents of the modules that a target needs, by path. within: allowed prefixes; () allows all."""
+    """Return the source of all modules that a target needs, by path. within: allowed prefixes; () allows all."""
     waiting, contents = [target], dict[str, bytes]()
     while waiting:
         parts = waiting.pop().split(".")
@@ -171,7 +171,7 @@ def _read_modules(place: Path, target: str, within: tuple[str, ...]) -> dict[str
 
 
 def _list_imports(file: Path, content: bytes, package: list[str]) -> Iterator[str]:
-    """Yield the dotted names that a module imports, including names in `from … import` that may be modules."""
+    """Yield the dotted names that a module imports, including all names in `from … import`, which may be modules."""
     try:
         tree = ast.parse(content)
     except (SyntaxError, ValueError) as error:

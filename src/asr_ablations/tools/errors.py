@@ -19,7 +19,7 @@ LIMITS = ("too many open files", "unable to open shared memory object", "can't s
 
 
 def describe_system_error(error: OSError) -> str | None:
-    """Return the file and the system's message, or None if the error must be a bug, because it explains too little."""
+    """Return the file name and the system's message, or None if the error lacks them and is therefore a bug."""
     if error.strerror is None or (error.filename is None and error.errno not in NAMELESS):
         return None
     return error.strerror if error.filename is None else f"{error.filename}: {error.strerror}"
@@ -32,7 +32,7 @@ def choose_exit_code(error: OSError) -> int:
 
 class Stopped(BaseException):
     """The process must stop (Ctrl-C, SIGTERM, preemption); the same command resumes from the last checkpoint.
-    Not a KeyboardInterrupt, which Lightning would turn into exit(1).
+    This is not a KeyboardInterrupt, because Lightning would turn that into exit(1).
     """
 
     def __init__(self, signal_number: int) -> None:
@@ -42,11 +42,11 @@ class Stopped(BaseException):
 
 
 def stop_before(error: BaseException) -> BaseException | None:
-    """Return the stop signal in the chain of causes of an error, or None. Libraries may wrap the signal in an error."""
+    """Return the stop signal among an error's causes, or None. Libraries may wrap the signal in another error."""
     chain: list[BaseException | None] = [None, error]
     while (before := chain[-1]) is not None and not isinstance(before, (KeyboardInterrupt, Stopped)):
         following = before.__cause__ or before.__context__
-        # the chain is a circle if an error is raised again while an error that it caused is handled
+        # the chain is circular if an error is raised again while an error that it caused is being handled
         chain.append(None if following in chain else following)
     return before
 
@@ -62,11 +62,11 @@ def is_limit(error: BaseException) -> bool:
     return isinstance(error, RuntimeError) and any(words in str(error).lower() for words in LIMITS)
 
 
-BROUGHT_BY = {"pyctcdecode": "decode"}  # package → extra that installs it, for packages imported without `require`
+BROUGHT_BY = {"pyctcdecode": "decode"}  # the extra that installs each package that is imported without `require`
 
 
 def require(extra: str, purpose: str, *packages: str) -> None:
-    """Raise UsageError with the install command of an extra if a package is missing. purpose: what needs them."""
+    """Raise UsageError with the install command of an extra if a package is missing. purpose: the feature's name."""
     if missing := [package for package in packages if find_spec(package) is None]:
         raise UsageError(f"{purpose}: needs {', '.join(missing)}; {installs(extra)}")
 
@@ -79,12 +79,12 @@ def missing(purpose: str, error: BaseException | None) -> UsageError | None:
 
 
 def installs(extra: str) -> str:
-    """Return a clause with the command that installs an extra."""
+    """Return the last part of an error message: the command that installs an extra."""
     return f"make install EXTRAS={extra} (or pip install '.[{extra}]') installs it"
 
 
 def refusals() -> tuple[type[Exception], ...]:
-    """Return the exceptions of the W&B client if its server refuses, does not answer or cannot be reached."""
+    """Return the exceptions that W&B's client raises if its server refuses a request or cannot be reached."""
     import wandb
     from wandb.sdk.lib.service.service_connection import WandbApiFailedError  # not a wandb.errors.Error
 

@@ -1,4 +1,4 @@
-"""Files: sizes, hashes, free names, paths of the repository, and text to paste into a shell."""
+"""File sizes, hashes, unused names, paths of the repository, and commands to paste into a shell."""
 
 import errno
 import hashlib
@@ -15,26 +15,26 @@ from asr_verdicts.files import Json, is_regular
 
 
 def amount(size: float) -> str:
-    """Format a number of bytes for readers, such as 17.5 kB."""
+    """Format a number of bytes with a unit, such as 17.5 kB."""
     unit, letters = next(((10**n, u) for n, u in ((9, "GB"), (6, "MB"), (3, "kB")) if size >= 10**n), (1, "bytes"))
     return f"{size / unit:,.1f} {letters}" if unit > 1 else f"{size:.0f} bytes"
 
 
 def remove_temporary(folder: Path) -> None:
-    """Remove files that `whole_file` left in a folder when it was killed. No other process may write there."""
+    """Remove temporary files that killed processes left in a folder. No other process may be writing to the folder."""
     for path in folder.glob(".*"):
         if re.fullmatch(r"\..+\.\d+(\.\w+)?", path.name) and path.is_file():
             path.unlink(missing_ok=True)
 
 
 def free_name(path: Path) -> Path:
-    """Return the first unused name of <path>.1, <path>.2 and so on, to which a file or folder can be renamed."""
+    """Return the first unused path among <path>.1, <path>.2 and so on."""
     names = (path.with_name(f"{path.name}.{number}") for number in itertools.count(1))
     return next(name for name in names if not os.path.lexists(name))
 
 
 def read_json(path: Path) -> Json:
-    """Return the content of a JSON file. Raises OSError or ValueError."""
+    """Return the contents of a JSON file. Raises OSError or ValueError."""
     if not is_regular(path):
         raise OSError(errno.EINVAL, "not a regular file", str(path))
     content: Json = json.loads(path.read_text(encoding="utf-8"))
@@ -68,13 +68,13 @@ def version() -> str:
 
 
 def typed(command: str, *words: object) -> str:
-    """Return a command line to paste, for the scripts of the checkout or for the installed package."""
+    """Return a command line that the user can paste, for the scripts in a checkout or for the installed package."""
     begin = f"asr-ablations {command}" if REPOSITORY == CARRIED else f"python src/{command}.py"
     return " ".join([begin, *(quote_word(str(word)) for word in words)])
 
 
 def quote_word(word: str) -> str:
-    """Quote a word for the shell if necessary. A word such as key=<placeholder> stays as it is."""
+    """Quote an argument for the shell if necessary. Arguments such as key=<placeholder> are never quoted."""
     if re.fullmatch(r"[\w.]+=<\w+>", word):
         return word
     # double quotes are easier to read around the single quotes of Hydra's syntax
@@ -82,7 +82,7 @@ def quote_word(word: str) -> str:
 
 
 def format_override(key: str, value: object) -> str:
-    """Return key=value in Hydra's syntax for a text or a list of texts, quoted if necessary."""
+    """Format key=value in Hydra's syntax for a string or a list of strings, quoted if necessary."""
     if isinstance(value, (list, tuple)):
         return f"{key}=[{','.join(format_override('', part)[1:] for part in value)}]"
     text = str(value)
@@ -94,10 +94,10 @@ def format_override(key: str, value: object) -> str:
 
 
 def expanded(path: str | Path, key: str = "") -> Path:
-    """Return the path with ~ replaced by the home folder. key: the config key, for error messages."""
+    """Replace ~ in a path by the home folder. key: config key for error messages."""
     typed = f"{key}={path}" if key else str(path)
     if not isinstance(path, (str, Path)) or (key and not str(path)):
-        raise UsageError(f"{typed}: expected the path of a file or folder; a number is quoted twice: '\"{path}\"'")
+        raise UsageError(f"{typed}: expected the path of a file or folder; quote a number twice: '\"{path}\"'")
     absolute = os.path.expanduser(path)
     if absolute.startswith("~"):
         raise UsageError(f"{typed}: there is no such home folder: set HOME, or name another folder")

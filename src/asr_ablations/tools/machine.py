@@ -1,4 +1,4 @@
-"""Cores, memory, GPUs and clock of the machine, and locks on files."""
+"""The machine's cores, memory, GPUs and clock, and file locks."""
 
 import ctypes
 import fcntl
@@ -23,8 +23,8 @@ def cores() -> int:
 
 
 def name_the_user() -> None:
-    """Set USER if the user has no name, as in `docker run --user 12345`. Otherwise PyTorch and other libraries, which
-    ask for the name, would fail with a KeyError. Child processes inherit the variable.
+    """Set USER if the user has no name, as in `docker run --user 12345`. Otherwise PyTorch and other libraries would
+    fail with a KeyError when they look up the name. Child processes inherit the variable.
     """
     try:
         getpass.getuser()
@@ -33,11 +33,11 @@ def name_the_user() -> None:
 
 
 FILES, FILES_OF_A_WORKER = 64, 32
-"""Open files, pipes and sockets that a run needs, and that each of its data workers needs."""
+"""Number of open files, pipes and sockets that a run needs, and the number that each data worker needs."""
 
 
 def allow_files(workers: int) -> None:
-    """Set the limit of open files to its maximum. Raises UsageError if that is too low for a run with `workers`."""
+    """Raise the limit on open files to its maximum. Raises UsageError if that is too low for `workers` data workers."""
     least, (_, most) = FILES + FILES_OF_A_WORKER * workers, resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     if most != resource.RLIM_INFINITY and most < least:
@@ -48,8 +48,8 @@ def allow_files(workers: int) -> None:
 def one_at_a_time(path: Path, message: str) -> Iterator[None]:
     """Hold a lock on the file at `path` within the context. Another process prints `message` and waits.
 
-    The lock is released if its owner dies. The last owner removes the file. Raises OSError if the path is a symbolic
-    link, or if the file system does not support locks.
+    The lock is released if its owner dies. Each owner removes the file at the end. Raises OSError if the path is a
+    symbolic link, or if the file system does not support locks.
     """
     while True:
         with os.fdopen(_open_lock(path)) as file:
@@ -60,7 +60,7 @@ def one_at_a_time(path: Path, message: str) -> Iterator[None]:
                     print(message, file=sys.stderr, flush=True)
                     fcntl.flock(file, fcntl.LOCK_EX)
             if not _is_at(path, file.fileno()):
-                continue  # the owner has removed the file, and another process may hold a new one
+                continue  # the previous owner has removed the file, and another process may hold a new one
             try:
                 yield
             finally:
@@ -70,7 +70,7 @@ def one_at_a_time(path: Path, message: str) -> Iterator[None]:
 
 
 def _open_lock(path: Path) -> int:
-    """Open a lock file without changing its content, and return its descriptor. Another user may own the file."""
+    """Open a lock file without changing it, and return its file descriptor. Another user may own the file."""
     try:
         return os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
     except PermissionError:
@@ -96,7 +96,7 @@ def peak_memory() -> int:
 
 
 def available_memory() -> int | None:
-    """Return the bytes of memory that new processes can use within limits of a container or job. None if unknown."""
+    """Return how many bytes of memory new processes can use, given a container's or job's limits; None if unknown."""
     sizes = [_read_bytes("/proc/meminfo", "MemAvailable:", 1024), *_read_group_limits()]
     return min((size for size in sizes if size is not None), default=None)
 
@@ -105,13 +105,13 @@ GROUPS = {
     "": ("/sys/fs/cgroup", "memory.max", "memory.current", "inactive_file "),
     "memory": ("/sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file "),
 }
-"""Files with the memory use of control groups, by controller in /proc/self/cgroup ("" in version 2): root folder, file
-with the limit, file with the usage, and line in memory.stat for cached file pages, which the system can reclaim.
+"""Memory files of control groups, by controller in /proc/self/cgroup ("" in version 2): the root folder, the file with
+the limit, the file with the usage, and the line in memory.stat for cached file pages, which the system can reclaim.
 """
 
 
 def _read_group_limits() -> Iterator[int | None]:
-    """Yield the bytes left in each control group of this process and in the groups that contain it."""
+    """Yield the bytes left in each control group of this process and in all enclosing groups; None if unlimited."""
     groups = Path("/proc/self/cgroup")
     for line in groups.read_text().splitlines() if groups.exists() else ():
         _, kind, path = line.split(":", 2)
@@ -125,7 +125,7 @@ def _read_group_limits() -> Iterator[int | None]:
 
 
 def _read_bytes(path: str, name: str = "", unit: int = 1) -> int | None:
-    """Return the number after `name` in a system file, times `unit`. None if it is missing or unlimited."""
+    """Return the number after `name` in a system file, times `unit`; None if the number is missing or unlimited."""
     try:
         line = next(line for line in Path(path).read_text().splitlines() if line.startswith(name))
         return unit * int(line.removeprefix(name).split()[0])
@@ -134,15 +134,15 @@ def _read_bytes(path: str, name: str = "", unit: int = 1) -> int | None:
 
 
 def give_memory_back() -> None:
-    """Let glibc return buffers of 1 MB or more to the system once they are freed. By default, it keeps up to 32 MB per
-    thread and size, so a server would hold the memory of finished requests.
+    """Let glibc return buffers of 1 MB or more to the system once they are freed. By default, glibc keeps up to 32 MB
+    per thread and size, so a server would hold the memory of finished requests.
     """
     _set_thresholds(1 << 20)
 
 
 def keep_memory() -> None:
     """Let glibc keep up to 1 GB of freed buffers for reuse. Every training step on a CPU requests the same buffers. By
-    default, their pages are mapped again each time, which takes up to a seventh of the step.
+    default, the buffers' pages are mapped again each time, which takes up to a seventh of the step.
     """
     _set_thresholds(32 << 20, 1 << 30)  # glibc allows at most 32 MB for the first threshold
 
@@ -155,31 +155,31 @@ def _set_thresholds(mapped: int, *trimmed: int) -> None:
 
 
 def visible_gpus() -> list[str]:
-    """Return the GPUs that this process may use. This does not open CUDA, which forked processes could not use then."""
+    """Return the GPUs that this process may use. CUDA stays closed, because forked processes could not use it then."""
     if (names := os.environ.get("CUDA_VISIBLE_DEVICES")) is not None:
         return [name.strip() for name in names.split(",") if name.strip() not in ("", "-1")]
     return _ask_driver(lambda nvml: [str(number) for number in range(nvml.nvmlDeviceGetCount())])
 
 
 def gpu_memory() -> int:
-    """Return the bytes of memory of the smallest GPU that this process may use; 0 without a GPU or its driver."""
+    """Return the memory, in bytes, of the smallest GPU that this process may use; 0 if there is no GPU or driver."""
     sizes = _ask_driver(lambda nvml: [nvml.nvmlDeviceGetMemoryInfo(gpu).total for gpu in _gpus(nvml)])
     return int(min(sizes, default=0))
 
 
 def gpu_names() -> list[str]:
-    """Return the model names of the GPUs that this process may use. The driver gives them; torch would open CUDA."""
+    """Return the model names of the GPUs that this process may use. Ask the driver, because torch would open CUDA."""
     return _ask_driver(lambda nvml: [str(nvml.nvmlDeviceGetName(gpu)) for gpu in _gpus(nvml)])
 
 
 def _gpus(nvml: Any) -> Iterator[Any]:
-    """Yield the driver's handle of each GPU that this process may use."""
+    """Yield the driver's handle for each GPU that this process may use."""
     for gpu in visible_gpus():
         yield nvml.nvmlDeviceGetHandleByIndex(int(gpu)) if gpu.isdigit() else nvml.nvmlDeviceGetHandleByUUID(gpu)
 
 
 def _ask_driver(question: Callable[[Any], list[Any]]) -> list[Any]:
-    """Return the answer of NVIDIA's driver to a question; an empty list if the driver is missing or fails."""
+    """Return `question(pynvml)`; an empty list if NVIDIA's driver is missing or fails."""
     import pynvml
 
     try:
@@ -209,7 +209,7 @@ def iso(seconds: float) -> str:
 
 
 def rank() -> int:
-    """Return the rank of this process under torchrun; 0 without torchrun."""
+    """Return the rank of this process if torchrun started it, otherwise 0."""
     if not (number := os.environ.get("RANK", "0")).isdecimal():
         raise choices("RANK", number, "a whole number as set by torchrun, or no such variable")
     return int(number)

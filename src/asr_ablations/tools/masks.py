@@ -4,14 +4,14 @@ import torch
 
 
 def valid_frames(lengths: torch.Tensor, frames: int, device: torch.device) -> torch.Tensor:
-    """Return a boolean mask (B, T), true for frames before each length. It does not wait for the GPU."""
+    """Return a boolean mask (B, T) that is true for valid frames. This call does not wait for the GPU."""
     return torch.arange(frames, device=device) < lengths.to(device, non_blocking=True)[:, None]
 
 
 def normalise_utterances(features: torch.Tensor, lengths: torch.Tensor, variance: bool = True) -> torch.Tensor:
     """Normalise each bin of features (B, T, F) to mean 0 over the valid frames of an utterance. Padding becomes 0.
 
-    variance: whether to normalise the standard deviation to 1 as well.
+    variance: whether to also normalise the standard deviation to 1.
     """
     mask = valid_frames(lengths, features.shape[1], features.device)[..., None]
     count = lengths.to(features.device, non_blocking=True).clamp(min=1)[:, None, None]

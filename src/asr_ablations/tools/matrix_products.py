@@ -1,4 +1,4 @@
-"""Matrix products: by oneDNN on a CPU, without rounding on CUDA, and checks of custom CUDA kernels.
+"""Matrix products with oneDNN on a CPU and without TF32 rounding on CUDA, and checks of custom CUDA kernels.
 
 On a CPU, torch would use MKL for float32, which is half as fast on processors that Intel did not make (AMD EPYC: 103
 instead of 230 GFLOP/s).
@@ -17,7 +17,7 @@ ONEDNN = torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, "_li
 
 
 def linear(x: torch.Tensor, weights: torch.Tensor, bias: torch.Tensor | None = None) -> torch.Tensor:
-    """Return x (M, K) · weights (N, K)ᵀ + bias (N,), with shape (M, N), all of the same type. No gradient on a CPU."""
+    """Return x (M, K) · weights (N, K)ᵀ + bias (N,), with shape (M, N), all of one type; on a CPU, no gradient."""
     applies = ONEDNN and x.dtype == torch.float32 and x.device.type == "cpu" and x.numel()
     if applies and not torch.compiler.is_exporting():
         result: torch.Tensor = torch.ops.mkldnn._linear_pointwise(x, weights, bias, "none", [], "")
@@ -46,14 +46,14 @@ def trusted(
     """Register kernels as the CUDA versions of operators, and return whether they can be used.
 
     load: function that imports the kernels. difference: function that measures their difference from the reference.
-    otherwise: consequence to print, with the reason, if they cannot be used, for example without Triton or a compiler.
+    otherwise: message to print, with the reason, if the kernels cannot be used, as when Triton is missing.
     """
     try:
         for name, kernel in load().items():
             operators.impl(name, kernel, "CUDA")
         off = difference()
         reason = "" if off <= TOLERANCE else f"off by {off:.1g}"
-    except Exception as error:  # a compiler may raise anything, and training can go on without it
+    except Exception as error:  # a compiler may raise anything, and training can continue without kernels
         reason = str(error).partition("\n")[0] or type(error).__name__
     if reason:
         print(f"{otherwise}: {reason}", file=sys.stderr)

@@ -1,4 +1,4 @@
-"""Help on the options and keys in conf/, read from the comments in its files."""
+"""Help texts for the options and keys in conf/, generated from the comments in its yaml files."""
 
 import ast
 import itertools
@@ -14,9 +14,9 @@ import yaml
 from asr_ablations.tools.files import CONF, DEFAULTS, SOURCE, typed
 from asr_verdicts.errors import UsageError
 
-INTERNAL = ("_target_", "_partial_", "defaults", "hydra")  # keys of Hydra, which users do not set
+INTERNAL = ("_target_", "_partial_", "defaults", "hydra")  # Hydra's keys, which users do not set
 GLOBAL = "@package _global_"
-LONGEST = 60  # characters after which a default value is cut off; its file shows all of it
+LONGEST = 60  # maximum number of characters of a printed default value; longer values are cut off
 
 
 @dataclass(frozen=True)
@@ -29,9 +29,9 @@ class Key:
 
 
 def headed(text: str) -> Iterator[tuple[str, Key]]:
-    """Yield (heading, key) for each key. A heading is the comment at the left margin above a group of keys.
+    """Yield (heading, key) for each key in a yaml text. A heading is the unindented comment above a group of keys.
 
-    The comment at the head of the file is not a heading.
+    The comment at the top of the file is not a heading.
     """
     lines = text.splitlines()
     starts = [number for number, line in enumerate(lines) if line and line[0] not in " #"]
@@ -46,7 +46,7 @@ def headed(text: str) -> Iterator[tuple[str, Key]]:
 
 
 def meaning(path: Path) -> str:
-    """Return the comment at the head of an option's file, or else the first paragraph of its module's docstring."""
+    """Return the comment at the top of an option's file, or else the first paragraph of its module's docstring."""
     if title := head(text := path.read_text(encoding="utf-8")):
         return title
     target = str((yaml.safe_load(text) or {}).get("_target_", ""))
@@ -58,7 +58,7 @@ def meaning(path: Path) -> str:
 
 
 def head(text: str) -> str:
-    """Return the comment at the head of a file, without Hydra's package line and commands."""
+    """Return the comment at the top of a yaml file, without Hydra's package line and without example commands."""
     lines = itertools.takewhile(lambda line: line.startswith("#"), text.splitlines())
     return _join(line.removeprefix("#") for line in lines if GLOBAL not in line and not line.startswith("#   "))
 
@@ -88,7 +88,7 @@ def _walk(node: yaml.MappingNode, prefix: str, lines: Sequence[str]) -> Iterator
 
 
 def _format_value(node: yaml.Node, lines: Sequence[str]) -> str:
-    """Return a value in one line, as it is written in the file."""
+    """Format a yaml value in one line, as it is written in the file."""
     if isinstance(node, yaml.ScalarNode):
         return node.value if node.style is None else f'"{node.value}"'
     start, end = node.start_mark, node.end_mark
@@ -101,14 +101,14 @@ def _format_value(node: yaml.Node, lines: Sequence[str]) -> str:
 
 
 def _strip(value: Any) -> Any:
-    """Return a value without Hydra's keys."""
+    """Remove Hydra's keys from a value, at any depth."""
     if isinstance(value, dict):
         return {key: _strip(child) for key, child in value.items() if key not in INTERNAL}
     return [_strip(child) for child in value] if isinstance(value, list) else value
 
 
 def _read_comment(lines: Sequence[str], number: int) -> str:
-    """Return the comment at the end of a line, with the indented comment lines below that continue it."""
+    """Return the comment at the end of a line, and the indented comment lines below that continue the comment."""
     comment = lines[number].partition(" #")[2]  # values in conf/ never contain " #"
     below = itertools.takewhile(lambda line: line[:1] == " " and line.lstrip()[:1] == "#", lines[number + 1 :])
     return _join([comment, *(line.lstrip().removeprefix("#") for line in below)]) if comment else ""
@@ -119,7 +119,7 @@ def _join(lines: Iterable[str]) -> str:
 
 
 def defaults(text: str) -> dict[str, str]:
-    """Return the option of each group in a file's defaults list. Overriding entries have the key `override /group`."""
+    """Return the option of each group in a file's defaults list. Overrides have keys such as `override /group`."""
     entries = (yaml.safe_load(text) or {}).get("defaults", [])
     return {key: str(option) for entry in entries if isinstance(entry, dict) for key, option in entry.items()}
 
@@ -130,16 +130,16 @@ def overrides(text: str) -> list[tuple[str, str]]:
     return [(key.removeprefix("override /"), option) for key, option in chosen if key.startswith("override /")]
 
 
-KEYS = "keys"  # the word after --help that asks for all plain keys of a command
+KEYS = "keys"  # argument of --help that explains all plain keys of a command
 NARROWEST = 60
 
 
 @dataclass(frozen=True)
 class Help:
-    """The text that a command prints for --help.
+    """The help that a command prints for --help.
 
-    file: the command's main file in conf/. plain, groups: keys outside groups, and groups, that the command reads.
-    adds_keys: whether --help keys also explains the keys of the groups. folders: conf/ and the user's folder, if any.
+    file: the command's main file in conf/. plain: the command's keys outside groups. groups: the command's groups.
+    adds_keys: whether `--help keys` also explains keys in groups. folders: conf/ and the user's config folder, if any.
     """
 
     file: Path
@@ -159,9 +159,9 @@ class Help:
             options = {group: ", ".join(file.stem for file in self._files(group)) for group in sorted(self.groups)}
             parts += [_wrap(f"{group}: ", names) for group, names in options.items() if names]
             group = "norm" if "norm" in self.groups else min(self.groups)
-            parts += ["", f"--help <group>   explains its options and their keys, as --help {group}"]
+            parts += ["", f"--help <group>   explains its options and their keys, for example --help {group}"]
         key = "precision" if "precision" in self.plain else min(self.plain)
-        parts += [f"--help keys      explains the plain keys; --help <key> explains one of them, as --help {key}"]
+        parts += [f"--help keys      explains the plain keys; --help <key> explains one key, for example --help {key}"]
         return "\n".join([*parts, "", words.get("footer", "").strip()]).rstrip()
 
     def explain(self, topic: str) -> str:
@@ -182,7 +182,7 @@ class Help:
 
     def _explain_group(self, group: str, default: str | None) -> str:
         files = self._files(group)
-        example = f": as {typed('train')} {group}={files[0].stem}"
+        example = f", for example {typed('train')} {group}={files[0].stem}"
         parts = [group + example * (group in defaults(DEFAULTS.read_text(encoding="utf-8"))), ""]
         for file in files:
             mark = " (default)" if file.stem == default else ""
@@ -204,7 +204,7 @@ def _once(keys: Iterable[Key]) -> list[Key]:
 
 
 def _keys(file: Path) -> list[Key]:
-    """Return the keys in the file of an option, named as a user types them."""
+    """Return the keys in an option's file, with the names that a user types."""
     text, group = file.read_text(encoding="utf-8"), file.parent.name
     prefix = "" if GLOBAL in text else f"{group}."
     return [replace(key, name=f"{prefix}{key.name}") for _, key in leaves(text) if key.name != group]

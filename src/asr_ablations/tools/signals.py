@@ -15,24 +15,24 @@ from typing import NoReturn
 import psutil
 
 STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-"""Signals of Ctrl-C, of a scheduler or `kill`, and of a closed terminal or lost connection."""
+"""Signals sent by Ctrl-C, by a scheduler or `kill`, and by a closed terminal or lost connection."""
 STOPPED_EXIT_CODES = frozenset(128 + number for number in STOPPING)
 """Exit codes of a process stopped by one of these signals, as in shells."""
 
 
 def held_back() -> contextlib.AbstractContextManager[None]:
-    """Return a context in which this process and the processes that it starts do not receive stop signals.
+    """Return a context manager in which this process and the processes that it starts do not receive stop signals.
 
-    `timeout` and a closed terminal signal the whole process group. If the server that forks the arms ended first, they
-    would count as dead, and Ctrl-C during its imports would print a traceback. It still ends when this process ends.
+    `timeout` and a closed terminal signal the whole process group. If the server that forks the arms ended first, the
+    arms would count as dead, and Ctrl-C during the server's imports would print a traceback.
     """
     return _mask(signal.SIG_BLOCK)
 
 
 @contextlib.contextmanager
 def deferred() -> Iterator[None]:
-    """Handle stop signals only at the end of this context. An exception in a callback of a C library would not end
-    anything, and would be lost. Masking signals does not help, because another thread may receive them.
+    """Handle stop signals only at the end of this context. A signal handler's exception would be lost if it were raised
+    in a C library's callback. Masking signals does not help, because another thread may receive them.
     """
     received: list[int] = []
     is_main = threading.current_thread() is threading.main_thread()
@@ -48,7 +48,7 @@ def deferred() -> Iterator[None]:
 
 
 def let_in() -> contextlib.AbstractContextManager[None]:
-    """Return a context whose new processes receive all stop signals, even if this process blocks them."""
+    """Return a context manager in which new processes receive all stop signals, even if this process blocks them."""
     return _mask(signal.SIG_UNBLOCK)
 
 
@@ -67,38 +67,38 @@ def stopping_signals() -> list[signal.Signals]:
 
 
 def interrupt(number: int, frame: FrameType | None) -> NoReturn:
-    """Raise KeyboardInterrupt. Commands handle SIGINT by this, so that a handler can tell them from a notebook."""
+    """Raise KeyboardInterrupt. As the SIGINT handler of commands, this function distinguishes them from notebooks."""
     raise KeyboardInterrupt
 
 
 def end_at_once_on_another(exit_code: int) -> None:
-    """Exit immediately on another stop signal. All files are written by now, and Python would print a traceback."""
+    """Exit immediately on the next stop signal, without a traceback. Call this once all files are written."""
     if threading.current_thread() is threading.main_thread():
         for number in STOPPING:
             signal.signal(number, lambda *_: os._exit(exit_code))
 
 
 def ignore_signals_at_exit() -> None:
-    """Arrange for stop signals to be ignored once all other exit handlers have run. At its end the interpreter resets
-    signal handlers first, so a late signal would change the exit code. Call this before importing libraries that
-    register exit handlers: handlers run in reverse order of registration.
+    """Arrange for stop signals to be ignored once all other exit handlers have run. The interpreter then resets signal
+    handlers, so a late signal would change the exit code. Call this before importing libraries that register exit
+    handlers, because exit handlers run in reverse order of registration.
     """
     for number in STOPPING:
         atexit.register(signal.signal, number, signal.SIG_IGN)
 
 
 def handle_on_a_stack_of_their_own() -> None:
-    """Handle signals of the main thread on a separate stack; crashes then also print a traceback.
+    """Handle the main thread's signals on a separate stack. As a side effect, crashes print a traceback.
 
     oneDNN's float32 matrix products on x86 (LSTMs on a CPU) point the stack register at the heap while they run, and a
     signal handled there corrupts it (oneDNN issue 4845, in torch up to 2.11 at least).
     """
     if not faulthandler.is_enabled():
-        faulthandler.enable(2)  # it installs a separate stack, which Python's signal handlers then use as well
+        faulthandler.enable(2)  # this installs a separate stack, which Python's signal handlers also use
 
 
 def when_gone(pid: int, started: float, then: Callable[[], None]) -> None:
-    """Call `then` from a thread once a process has ended. started: result of `start_of`, because ids are reused."""
+    """Call `then` in a thread once a process has ended. started: `start_of(pid)`, because process ids are reused."""
 
     def watch() -> None:
         while _is_alive(pid, started):
@@ -109,13 +109,13 @@ def when_gone(pid: int, started: float, then: Callable[[], None]) -> None:
 
 
 def end_with(pid: int, started: float) -> None:
-    """Exit immediately once another process has ended, even if it was killed. The results are not needed any more."""
+    """Exit immediately once another process, which needs this one's results, has ended, even if it was killed."""
     when_gone(pid, started, lambda: os._exit(1))
 
 
 def start_of(pid: int) -> float:
-    """Return the start time of a process in seconds, on Linux since boot. The start time in psutil changes when the
-    clock is set. Raises psutil.NoSuchProcess.
+    """Return a process's start time in seconds, on Linux since boot, because psutil's start time changes when the clock
+    is set. Raises psutil.NoSuchProcess.
     """
     try:
         # the name in parentheses may contain anything; the start time is field 22, the 20th after the name

@@ -1,4 +1,4 @@
-"""Read dataclasses from JSON, checked against the types of their fields, and write them in the order of the fields."""
+"""Convert JSON to dataclasses, with a check of every field's type, and dataclasses to JSON."""
 
 from collections.abc import Mapping
 from dataclasses import MISSING, fields, is_dataclass
@@ -9,20 +9,20 @@ from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 T = TypeVar("T")
 
 NAMES: dict[object, str] = {
-    **{str: "a text", bool: "true or false", int: "a whole number", float: "a number"},
+    **{str: "a string", bool: "true or false", int: "a whole number", float: "a number"},
     **{dict: "an object", list: "a list"},
 }
 
 
 def parse(kind: type[T], content: object) -> T:
-    """Return a JSON object as a dataclass, without unknown keys. Raises ValueError for a missing or wrong value."""
+    """Convert a JSON object to a dataclass, ignoring unknown keys. Raises ValueError for a missing or wrong value."""
     record = _parse(content, kind, "")
     assert isinstance(record, kind)
     return record
 
 
 def _parse(content: object, kind: object, place: str) -> object:
-    """Return the content as the given type. place: dotted key of the content, for error messages."""
+    """Convert JSON content to the type `kind`. place: dotted key of the content, for error messages."""
     container, arguments = get_origin(kind), get_args(kind)
     if container in (Union, UnionType):
         return None if content is None else _parse(content, arguments[0], place)
@@ -58,7 +58,7 @@ def _read_hints(kind: type) -> dict[str, tuple[object, bool]]:
 
 
 def _check(content: object, kind: Any, place: str) -> Any:
-    """Return the content if it has the given plain type. A boolean is not a number."""
+    """Return the content if it has the plain type `kind`, else raise ValueError. A boolean is not a number."""
     if isinstance(content, bool) != (kind is bool) or not isinstance(content, (int, float) if kind is float else kind):
         raise ValueError(f"{place or 'it'} is not {NAMES[kind]}")
     return content
@@ -69,7 +69,7 @@ def _join_place(place: str, key: object) -> str:
 
 
 def as_json(record: object) -> dict[str, object]:
-    """Return a dataclass as a JSON object. Fields that are None are left out, unless its attribute `null` has them."""
+    """Return a dataclass as a JSON object. Fields that are None are left out unless the class lists them in `null`."""
     assert is_dataclass(record)
     values = {field.name: getattr(record, field.name) for field in fields(record)}
     null = getattr(record, "null", ())

@@ -25,15 +25,17 @@ from asr_ablations.data.datamodule import SpeechData
 from asr_ablations.native import extension as native
 from asr_ablations.tools.machine import rank
 from asr_ablations.tools.random_streams import stream
-from asr_ablations.training.auxiliary import AUXILIARY
+from asr_ablations.training.auxiliary import add_auxiliary
 from asr_ablations.training.contracts import (
     AcousticModel,
     Checkpoint,
     CuttingOrder,
+    Decoder,
     Features,
     FrameLoss,
     Loss,
     OptimizerFactory,
+    RescoringDecoder,
     TrainingCallbacks,
 )
 from asr_ablations.training.precision import MASTER, SCALED, set_tf32, trainer_options
@@ -42,17 +44,26 @@ from asr_verdicts.config import ranks
 from asr_verdicts.errors import UsageError
 
 STREAMS = ("init", "order", "augment", "dropout")
-"""Names of the random streams, as in the key `seeds`."""
+"""Names of the random streams, which are the keys of `seeds` in a config."""
 FUSED = (Adam, AdamW)
-"""Optimizers that are fused: they update all weights in one pass, and skip an overflowed step on the GPU itself. SGD is
-not, because it cannot start the momentum of weights that begin training later. torch 2.11 fuses Adagrad on CPUs only.
+"""Optimizers whose fused version is used. It updates all weights at once and skips an overflowed step on the GPU. SGD
+is excluded because its fused version cannot initialise the momentum of weights that start training later, and Adagrad
+because torch 2.11 fuses it only on CPUs.
 """
 WAYS = ("fused", "foreach", "capturable", "differentiable")
-"""Options of an optimizer that change how it computes a step, but not the result."""
+"""Optimizer options that change how a step is computed but not its result."""
+
+
+def build_decoder(node: DictConfig, alphabet: Alphabet) -> Decoder:
+    """Build a decoder that needs nothing but log-probabilities. Raise UsageError for another one."""
+    decoder: Decoder = build(node)(alphabet)
+    if isinstance(decoder, RescoringDecoder):
+        raise UsageError(f"decoder: {type(decoder).__name__} rescores texts: expected it in src/evaluate.py only")
+    return decoder
 
 
 def assemble(cfg: DictConfig, corpus: Corpus, alphabet: Alphabet | None = None) -> tuple[CTCTask, SpeechData]:
-    """Build the task and the data. `alphabet` replaces the config's. Initial weights depend on seed and model only."""
+    """Build a run's task and data. If given, `alphabet` replaces the config's alphabet."""
     alphabet = alphabet or build(cfg.alphabet)(corpus)
     set_tf32(cfg.tf32)
     torch.manual_seed(stream(get_seed(cfg, "init"), "init"))
@@ -65,10 +76,10 @@ def assemble(cfg: DictConfig, corpus: Corpus, alphabet: Alphabet | None = None) 
     assert isinstance(model, nn.Module)
     if (auxiliary := _build_optional(cfg.auxiliary)) is not None:
         with torch.random.fork_rng([]):  # so that the model's own weights are those without an auxiliary
-            model.add_module(AUXILIARY, auxiliary(model, features.size, alphabet.outputs))
+            add_auxiliary(model, auxiliary(model, features.size, alphabet.outputs))
     build(cfg.init)(model)
     callbacks = build_callbacks(cfg)
-    # refuses wrong values before the corpus is prepared; the optimizer itself is built when device and steps are known
+    # a trial call reports wrong values before the slow preparation; the real one needs the device and the step count
     _called(cfg.schedule, _called(cfg.optimizer, model.parameters()), total_steps=10)
     torch.manual_seed(stream(get_seed(cfg, "dropout"), "dropout", rank()))
     augment = build(cfg.augment)
@@ -76,7 +87,7 @@ def assemble(cfg: DictConfig, corpus: Corpus, alphabet: Alphabet | None = None) 
         model=model,
         features=features,
         augment=augment,
-        decoder=build(cfg.decoder)(alphabet),
+        decoder=build_decoder(cfg.decoder, alphabet),
         optimizer=partial(build_optimizer, build(cfg.optimizer), scaled=cfg.precision in SCALED),
         schedule=build(cfg.schedule),
         gradient=build(cfg.gradient),
@@ -88,7 +99,7 @@ def assemble(cfg: DictConfig, corpus: Corpus, alphabet: Alphabet | None = None) 
         augment_seed=get_seed(cfg, "augment"),
     )
     order = build(cfg.order)
-    order(np.ones(1), Count(1, 1), 1, np.random.default_rng(0))  # an order checks its values when it is called
+    order(np.ones(1), Count(1, 1), 1, np.random.default_rng(0))  # a trial call that reports wrong values
     if isinstance(order, CuttingOrder):
         if auxiliary is not None:
             raise UsageError(
@@ -127,7 +138,7 @@ def assemble(cfg: DictConfig, corpus: Corpus, alphabet: Alphabet | None = None) 
 
 
 def _differs_between_views(augment: Augmentation, size: int, loss: Loss) -> bool:
-    """Return whether an augmentation changes features (B, T, F = size) differently in each view of a batch."""
+    """Return whether `augment` gives each view of a batch different features. size: number of features per frame."""
     ids, features = [f"view {i}" for i in range(16)], torch.linspace(-1, 1, 200 * size).reshape(1, 200, size)
     lengths = torch.full((len(ids),), 200)
     first, *others = (
@@ -138,24 +149,24 @@ def _differs_between_views(augment: Augmentation, size: int, loss: Loss) -> bool
 
 
 def get_seed(cfg: DictConfig, name: str) -> int:
-    """Return the seed of a random stream, which is seeds.<name> if set, else `seed`."""
+    """Return the seed of the random stream `name`: seeds.<name> if set, otherwise `seed`."""
     stream_seed = cfg.seeds[name]
     return int(cfg.seed if stream_seed is None else stream_seed)
 
 
 def build_callbacks(cfg: DictConfig) -> TrainingCallbacks:
-    """Build the callbacks that the config names, in the order in which they act."""
+    """Build the callbacks chosen in the config, in the order in which they run."""
     optional = (cfg.pretrain, cfg.averaging, cfg.stopping, cfg.debug)
     return TrainingCallbacks(build(cfg.trainer), *map(_build_optional, optional))
 
 
 def _build_optional(node: DictConfig | None) -> Any:
-    """Build the object of a config node, or return None if no option of the group is chosen (null)."""
+    """Build the object that a config node describes. Return None if the node is null, which means no option."""
     return None if node is None else build(node)
 
 
 def _called(node: DictConfig, *positional: object, **keywords: object) -> Any:
-    """Build the function of a group and call it. Raise UsageError for values that it refuses."""
+    """Build the function that a config node describes and call it. Raise UsageError if it rejects its arguments."""
     try:
         return build(node)(*positional, **keywords)
     except UsageError:
@@ -165,10 +176,11 @@ def _called(node: DictConfig, *positional: object, **keywords: object) -> Any:
 
 
 def build_optimizer(make: OptimizerFactory, parameters: Iterable[nn.Parameter], *, scaled: bool) -> Optimizer:
-    """Build the optimizer. On a CPU it is fused if possible, which takes a third of the time.
+    """Build the optimizer, fused if possible on a CPU, where a fused step takes a third of the time.
 
-    For a scaled loss on a GPU it is fused too, or else counts its steps on the device if torch can. Options in WAYS
-    that the config sets are kept. Loading a checkpoint from another device does not change any of WAYS.
+    If the loss is scaled, the optimizer on a GPU is also fused, or counts its steps on the device if torch supports
+    that.
+    Options in WAYS keep the values set in the config. Loading a checkpoint from another device does not change them.
     """
     parameters = list(parameters)
     optimizer = partial(make, **_way(make, parameters[0].device.type, scaled=scaled))(parameters)
@@ -187,7 +199,7 @@ def _way(make: OptimizerFactory, device: str, *, scaled: bool) -> dict[str, bool
 
 
 def _keep_way(optimizer: Optimizer, state: Checkpoint) -> Checkpoint:
-    """Return a checkpoint's state with the optimizer's own options in WAYS, before the state is loaded."""
+    """Return a checkpoint's optimizer state with the values that `optimizer` itself uses for the options in WAYS."""
     groups = [
         {**saved, **{way: group[way] for way in WAYS if way in group}}
         for saved, group in zip(state["param_groups"], optimizer.param_groups, strict=True)
@@ -208,8 +220,8 @@ def trainer(
     """Build a Lightning Trainer that does not print, shuffle data or start processes by itself.
 
     devices: number of GPUs to use on this machine; 0 means the CPU.
-    configured: callbacks of the task; None builds them from the config.
-    limits: limits that Lightning takes, such as max_epochs (-1 means no limit; the default is the config's value).
+    configured: the task's callbacks; None builds them from the config.
+    limits: further Trainer arguments, such as max_epochs (-1 means no limit; the default is the config's value).
     """
     use_native(cfg, devices)
     ranks = int(os.environ.get("WORLD_SIZE", 1))
@@ -219,7 +231,7 @@ def trainer(
     each = [parallel, pretrain, averaging, StepOnValidation(), stopping, debug]
     ours = [callback for callback in each if callback is not None]
     options = trainer_options(cfg.precision, devices)
-    # without this, Lightning would expect in a Slurm job that srun has started the ranks
+    # otherwise, inside a Slurm job, Lightning would assume that srun has started the ranks
     environment = TorchElasticEnvironment() if TorchElasticEnvironment.detect() else LightningEnvironment()
     return pl.Trainer(
         accelerator="gpu" if devices else "cpu",
@@ -229,7 +241,7 @@ def trainer(
         accumulate_grad_batches=cfg.batch.accumulate,
         **{"max_epochs": cfg.max_epochs, **limits},
         logger=list(loggers),
-        # the first callback saves the state before a batch, and the last one restores it, so ours go in between
+        # our callbacks go in between, because the first one saves the state before a batch and the last one restores it
         callbacks=[*callbacks[:1], *ours, *callbacks[1:]],
         enable_progress_bar=False,
         enable_model_summary=False,
@@ -242,12 +254,12 @@ def trainer(
 
 
 def use_native(cfg: DictConfig, devices: int) -> str:
-    """Load the native library on a CPU, if the key `native` allows it. Return its target, or "none"."""
+    """Load the native library if the run uses a CPU and the key `native` allows it. Return its target, or "none"."""
     return native.use(False if devices else cfg.native)
 
 
 def device_count(cfg: DictConfig) -> int:
-    """Return the number of GPUs to use; 0 means the CPU. gpus=auto means one per rank on every machine with GPUs."""
+    """Return the number of GPUs to use; 0 means the CPU. gpus=auto uses one GPU per rank on machines with GPUs."""
     check_nodes(cfg.nodes)
     if cfg.gpus == 0:
         return 0

@@ -1,4 +1,4 @@
-"""The auxiliary loss of a model: a module named `auxiliary` that only training calls."""
+"""The auxiliary loss of a model: a module named `auxiliary` that only training calls, or one named `conditioning`."""
 
 import copy
 from typing import Any, cast
@@ -11,35 +11,50 @@ from asr_ablations.training.contracts import Auxiliary
 
 AUXILIARY = "auxiliary"
 """Name of the module within the model, so that optimizer, init, averaging and checkpoints contain its weights."""
+CONDITIONING = "conditioning"
+"""Name of the module if it also conditions the model's later layers. It is then part of recognition."""
 
 
 def auxiliary_of(model: object) -> Auxiliary | None:
     """Return the auxiliary loss of a model, or None if it has none."""
-    return cast(Auxiliary | None, getattr(model, AUXILIARY, None))
+    return cast(Auxiliary | None, getattr(model, AUXILIARY, getattr(model, CONDITIONING, None)))
+
+
+def add_auxiliary(model: nn.Module, auxiliary: nn.Module) -> None:
+    """Add an auxiliary loss to a model. If it conditions the model, its `condition` changes its layer's output."""
+    condition = getattr(auxiliary, "condition", None)
+    model.add_module(AUXILIARY if condition is None else CONDITIONING, auxiliary)
+    if condition is not None:
+        model.get_submodule(cast(Auxiliary, auxiliary).layer).register_forward_hook(condition)
 
 
 def without_auxiliary(model: object) -> nn.Module:
-    """Copy a model without its auxiliary loss. The copy recognises speech as the model does."""
+    """Copy a model without its auxiliary loss, which recognition does not use."""
     copied = copy.deepcopy(cast(nn.Module, model))
     copied._modules.pop(AUXILIARY, None)
     return copied
 
 
 def count_parameters(model: object) -> int:
-    """Count the parameters that recognition uses, so without those of the auxiliary loss."""
+    """Count the parameters used in recognition, without the parameters of the auxiliary loss."""
     return sum(p.numel() for name, p in cast(nn.Module, model).named_parameters() if not is_auxiliary(name))
 
 
 def is_auxiliary(name: str) -> bool:
-    """Return whether a parameter or layer of this name belongs to the auxiliary loss."""
+    """Return whether only the auxiliary loss uses the parameter or layer of this name."""
     return name.partition(".")[0] == AUXILIARY
 
 
-class Activations:
-    """Keeps the output of the auxiliary's layer within the context; without an auxiliary it does nothing.
+def is_head(name: str) -> bool:
+    """Return whether the parameter or layer of this name belongs to an auxiliary loss, even if it conditions layers."""
+    return name.partition(".")[0] in (AUXILIARY, CONDITIONING)
 
-    The hook and the output are gone after the context, so that no step keeps memory of an earlier one and evaluation
-    collects nothing.
+
+class Activations:
+    """Records the output of the layer on which the auxiliary loss is computed, for forward passes within the context.
+
+    The hook is removed at the end of the context, so evaluation records nothing. `loss` releases the recorded output,
+    so no step uses memory for an earlier one. If the model has no auxiliary loss, nothing is recorded.
     """
 
     def __init__(self, model: object) -> None:
@@ -49,7 +64,7 @@ class Activations:
     def __enter__(self) -> "Activations":
         if self.auxiliary is not None:
             layer = self.model.get_submodule(self.auxiliary.layer)
-            self._hook = layer.register_forward_hook(self._keep)
+            self._hook = layer.register_forward_hook(self._keep, prepend=True)  # before the layer is conditioned
         return self
 
     def _keep(self, _module: nn.Module, _inputs: object, output: torch.Tensor) -> None:
@@ -59,12 +74,17 @@ class Activations:
         if self.auxiliary is not None:
             self._hook.remove()
 
-    def loss(self, lengths: torch.Tensor, batch: Batch) -> torch.Tensor | None:
-        """Return the auxiliary loss () in nats, or None without one and while pretraining leaves its layer out.
-
-        lengths: number of output frames (B,).
-        """
+    def take(self) -> torch.Tensor | None:
+        """Return the layer's latest output (B, T', D) and forget it. Return None if there is no such layer."""
         output, self._output = self._output, None
+        return output
+
+    def loss(self, lengths: torch.Tensor, batch: Batch) -> torch.Tensor | None:
+        """Return the auxiliary loss () in nats. Return None if the model has none or did not run its layer.
+
+        lengths: number of output frames of each utterance, (B,).
+        """
+        output = self.take()
         if self.auxiliary is None or output is None:
             return None
         weight = next(cast(nn.Module, self.auxiliary).parameters())

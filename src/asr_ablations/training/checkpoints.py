@@ -1,4 +1,4 @@
-"""Write checkpoints, and continue a run from its last one as if it had never stopped."""
+"""Write checkpoints, and resume a run from its last one as if it had never stopped."""
 
 import logging
 import math
@@ -30,31 +30,31 @@ from asr_verdicts.files import Json, whole_file
 log = logging.getLogger(__name__)
 
 FOR_TRAINING_ONLY = ("optimizer_states", "trained_weights", "averaging", "workers")
-"""Entries of a checkpoint that only a resumed run needs. best.ckpt omits them, because runs resume from last.ckpt."""
+"""Checkpoint entries that only a resumed run needs. best.ckpt omits them, because runs resume from last.ckpt."""
 
 
 class AtomicCheckpointIO(TorchCheckpointIO):
-    """Writes a checkpoint under a temporary name until it is on disk. Reads only tensors and plain data."""
+    """Writes each checkpoint to a temporary file, renamed when complete. Loads only tensors and plain data."""
 
     content: Checkpoint | None = None
-    """The checkpoint to resume from. It is read only once, because another process may replace the file."""
+    """The checkpoint to resume from. It is read only once, because another process may replace the file meanwhile."""
 
     def save_checkpoint(self, checkpoint: Checkpoint, path: _PATH, storage_options: object = None) -> None:
         target = Path(path)
         target.parent.mkdir(parents=True, exist_ok=True)
-        if target.name == BEST:  # this makes it a third of the size, and training waits a third of the time
+        if target.name == BEST:  # best.ckpt then has a third of the size and takes a third of the time
             checkpoint = {key: value for key, value in checkpoint.items() if key not in FOR_TRAINING_ONLY}
         with whole_file(target) as temporary, temporary.open("wb") as file:
             torch.save(checkpoint, file)
 
     def load_checkpoint(self, path: _PATH, *_: object, **__: object) -> Checkpoint:
-        """Load a checkpoint onto the CPU, so that no rank opens the first GPU. Each rank moves its part later."""
+        """Return `content` if set, else load the file onto the CPU. On a GPU, every rank would open the first GPU."""
         content, self.content = self.content, None
         return content or super().load_checkpoint(path, weights_only=True)
 
 
 def best_checkpoint(folder: Path, validation_set: str, figure: str) -> ModelCheckpoint:
-    """Return a callback that keeps best.ckpt of the epoch with the lowest `figure`, one of metrics_files.FIGURES."""
+    """Return a callback that saves best.ckpt at each new minimum of `figure`, one of metrics_files.FIGURES."""
     return ModelCheckpoint(
         dirpath=folder,
         filename=BEST.removesuffix(".ckpt"),
@@ -64,15 +64,15 @@ def best_checkpoint(folder: Path, validation_set: str, figure: str) -> ModelChec
 
 
 SECONDS_BETWEEN_AGREEMENTS = 2.0
-"""Seconds between two broadcasts of the first rank about saving or stopping. torchrun kills ranks after 30 s."""
+"""Seconds between broadcasts of the first rank's decision to save or stop. torchrun kills slow ranks after 30 s."""
 LONG_VALIDATION = 10.0
-"""Seconds of a validation from which on a checkpoint is written just before the next one."""
+"""If a validation takes more than this many seconds, a checkpoint is written just before the next validation."""
 
 
 def read_last_checkpoint(record: Run) -> Checkpoint | None:
-    """Read the last checkpoint of an earlier attempt; None if there is none. Raise UsageError if it cannot be read now.
+    """Return a run's last checkpoint, or None if there is none. Raise UsageError if it cannot be read now.
 
-    If it is damaged or belongs to another run, all checkpoints are put aside, and the run starts from scratch.
+    If the checkpoint is damaged or belongs to another run, move all of the run's checkpoints aside and return None.
     """
     path = last_checkpoint(record.folder)
     if not path.exists():
@@ -85,7 +85,7 @@ def read_last_checkpoint(record: Run) -> Checkpoint | None:
             raise UsageError(f"last.ckpt: it belongs to the run {owner}, but this run is {record.id}")
     except UsageError as error:
         if not rank():
-            old_folder = path.parent.rename(free_name(path.parent))  # with best.ckpt, so that nothing is overwritten
+            old_folder = path.parent.rename(free_name(path.parent))  # the new run must not overwrite best.ckpt
             log.warning("%s; the run starts from scratch, and its old checkpoints are in %s", error, old_folder)
         return None
     except (OSError, MemoryError) as error:
@@ -97,7 +97,7 @@ def read_last_checkpoint(record: Run) -> Checkpoint | None:
 
 
 def restore_threads(record: Run) -> None:
-    """Use as many threads as when the run began, because the number of threads changes the last bits of sums."""
+    """Use the number of threads with which the run began, because another number changes the last bits of sums."""
     threads = read_environment(record.folder).hardware.threads
     if threads is not None and threads != torch.get_num_threads():
         print(f"uses {threads} threads, as at the start of the run", flush=True)
@@ -105,15 +105,15 @@ def restore_threads(record: Run) -> None:
 
 
 class LastCheckpoint(pl.Callback):
-    """Writes `folder`/last.ckpt between epochs, after the last epoch, every `minutes`, and on a stop request.
+    """Writes `folder`/last.ckpt between epochs, after the last epoch, every `minutes` minutes, and on a stop request.
 
-    It is written at the start of a batch, when Lightning has finished all earlier batches. Lightning writes its own
-    checkpoints within hooks, and a run resumed from one may log a step twice or not at all. Our checkpoint also holds
-    the result of `record`, the random state of every rank and the running means of the epoch. The resumed run therefore
-    gives the same numbers as an uninterrupted one, bit for bit if the device is deterministic.
+    The checkpoint is written before a batch, when Lightning has finished all earlier batches. (Lightning itself writes
+    checkpoints within hooks, and a run resumed from one of them may log a step twice or not at all.) It also contains
+    the return value of `record`, the random state of every rank and the running means of the epoch. A resumed run
+    therefore gives the same numbers as an uninterrupted one, bit for bit if the device is deterministic.
 
-    A checkpoint is also written just before a long validation. A stop request then ends that validation at once.
-    This must be the first callback.
+    A checkpoint is also written just before a long validation, so a stop request can end the validation at once. This
+    callback must be the first one.
     """
 
     def __init__(self, folder: Path, minutes: float, stop: StopRequest, record: Callable[[], Json]) -> None:
@@ -121,20 +121,20 @@ class LastCheckpoint(pl.Callback):
         self.metrics: dict[str, float] = {}
         self.seconds = 0.0
         self._saved = self._began = time.monotonic()
-        self._done = 0  # trained batches of this epoch that a checkpoint written now would count
+        self._done = 0  # number of this epoch's batches trained before the checkpoint
         self._resumed = False
-        self._agreement = 0  # the batch before which the first rank broadcasts next
-        self._counted = (0, 0.0)  # batch and time of the latest broadcast
-        self._validated = 0.0  # seconds of the latest validation; with several ranks, infinite before the first one
-        self._left_at_once = False  # whether a checkpoint was written just before this validation
+        self._agreement = 0  # index of the batch before which the first rank broadcasts next
+        self._counted = (0, 0.0)  # batch index and time of the latest broadcast
+        self._validated = 0.0  # duration (s) of the latest validation; with several ranks, initially infinite
+        self._left_at_once = False  # whether a checkpoint was written just before the current validation
 
     def setup(self, trainer: pl.Trainer, *_: object, **__: object) -> None:
         self._began = self._saved = time.monotonic()
         self._validated = math.inf if trainer.world_size > 1 else 0.0
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        self.stop.listen()  # again, because Lightning has replaced our handlers
-        # Lightning would broadcast before each batch whether its handler was called, and wait for all ranks
+        self.stop.listen()  # install our handlers again, because Lightning has replaced them
+        # Lightning would make all ranks wait before each batch, only to share whether the first one received SIGTERM
         trainer.fit_loop.epoch_loop._broadcast_sigterm_tensor = lambda: None  # type: ignore[method-assign]
         self.stop.holding = True
 
@@ -149,7 +149,7 @@ class LastCheckpoint(pl.Callback):
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, batch: object, batch_idx: int
     ) -> None:
         self._resumed = self._left_at_once = False
-        # not while gradients accumulate, because checkpoints do not contain gradients
+        # do not save while gradients accumulate, because checkpoints do not contain gradients
         if not batch_idx or batch_idx % trainer.accumulate_grad_batches:
             return
         save, signal_number = self._agreed(trainer, batch_idx)
@@ -162,7 +162,7 @@ class LastCheckpoint(pl.Callback):
         self._validated = -time.monotonic()
 
     def on_validation_batch_start(self, *_: object) -> None:
-        if self._left_at_once:  # the checkpoint is on disk, so ranks need not wait for each other
+        if self._left_at_once:  # the checkpoint is on disk, so each rank may stop by itself
             self._stop_on(self.stop.received)
 
     def on_validation_end(self, *_: object) -> None:
@@ -182,7 +182,7 @@ class LastCheckpoint(pl.Callback):
         _set_position(checkpoint["loops"]["fit_loop"], epoch, self._done)
         checkpoint["position"] = {"epoch": epoch, "batches": self._done}
         random = {"cpu": torch.get_rng_state()}
-        if trainer.strategy.root_device.type == "cuda":  # asking CUDA would open the GPU
+        if trainer.strategy.root_device.type == "cuda":  # this call would open the GPU even if the run uses the CPU
             random["cuda"] = torch.cuda.get_rng_state()
         means, sums = (_running_means(trainer), task_of(pl_module).sums) if self._done else ({}, {})
         sums = {key: (total.cpu(), steps.cpu()) for key, (total, steps) in sums.items()}
@@ -197,7 +197,7 @@ class LastCheckpoint(pl.Callback):
         self._resumed = True
 
     def _agreed(self, trainer: pl.Trainer, batch: int) -> tuple[bool, int | None]:
-        """Return whether to save now, and the number of a received stop signal or None. The first rank decides."""
+        """Return whether to save now, and the number of the received stop signal or None. The first rank decides."""
         now = time.monotonic()
         due = now - self._saved >= 60 * self.minutes or (trainer.is_last_batch and self._validated > LONG_VALIDATION)
         if trainer.world_size == 1:
@@ -214,7 +214,7 @@ class LastCheckpoint(pl.Callback):
     def _save(self, trainer: pl.Trainer, done: int) -> None:
         self._done = done
         for logger in trainer.loggers:
-            logger.save()  # so that the rows that the checkpoint counts survive a crash
+            logger.save()  # the checkpoint counts these rows, so they must survive a crash
         trainer.save_checkpoint(self.path)
         self._saved = time.monotonic()
 
@@ -224,10 +224,10 @@ class LastCheckpoint(pl.Callback):
 
 
 class RestoreState(pl.Callback):
-    """Passes a checkpoint to Lightning, and restores the random state and the running means of the epoch.
+    """Passes a checkpoint to Lightning, and restores the random state and the epoch's running means.
 
-    checkpoint: None if the run starts from scratch. This must be the last callback.
-    means: weighted sums and weights from the checkpoint to which no batch has been added yet, by name.
+    checkpoint: the checkpoint to resume from, or None to start from scratch. This callback must be the last one.
+    means: restored weighted sum and weight of each mean, by name, until the first batch is added to it.
     """
 
     def __init__(self, checkpoint: Checkpoint | None) -> None:
@@ -258,7 +258,7 @@ class RestoreState(pl.Callback):
         for key in [key for key in self.means if key in results]:
             total, weight = self.means.pop(key)
             result = results[key]
-            # the sum of two numbers does not depend on their order, so (a + b) + c is reproduced bit for bit
+            # a + b and b + a have the same bits, so the restored sum may be added after the first new batch
             result.value = total.to(result.value.device) + result.value
             result.cumulated_batch_size = weight.to(result.value.device) + result.cumulated_batch_size
 
@@ -267,7 +267,7 @@ class RestoreState(pl.Callback):
 
 
 def _set_position(fit_loop: Json, epoch: int, done: int) -> None:
-    """Set Lightning's counters to `done` completed batches of epoch `epoch`. 0 means before the epoch's start."""
+    """Set Lightning's counters to `done` finished batches of epoch `epoch`; 0 means that the epoch has not begun."""
     begun = epoch + bool(done)
     for kind in ("total", "current"):
         fit_loop["epoch_progress"][kind].update(ready=begun, started=begun, processed=epoch, completed=epoch)
@@ -282,7 +282,7 @@ def _running_means(trainer: pl.Trainer) -> Sums:
     """Return the weighted sum and the weight of each value that Lightning averages over the epoch, by name."""
     results = trainer.fit_loop.epoch_loop._results
     # if a resumed run is stopped before its first batch, RestoreState has not added the restored means yet
-    callbacks: list[pl.Callback] = trainer.callbacks  # type: ignore[attr-defined]  # set by a connector
+    callbacks: list[pl.Callback] = trainer.callbacks  # type: ignore[attr-defined]  # set by a Lightning connector
     waiting = [callback.means for callback in callbacks if isinstance(callback, RestoreState)]
     running = {
         key: (result.value.cpu(), result.cumulated_batch_size.cpu())

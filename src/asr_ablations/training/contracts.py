@@ -1,8 +1,8 @@
-"""Contracts of the parts of a training, one for each config group. A docstring begins with the name of its group.
+"""Interfaces of the config groups. The docstring of a group's interface begins with the group's name.
 
-Tensors are batch-first. Lengths (B,) are int64 on the CPU, so that reading them does not wait for the device. A length
-may be 0. Padding never changes the frames before it (padding invariance), and the result of an utterance does not
-depend on the rest of its batch. The only exception is batch normalisation in training, which mixes valid frames.
+Tensors are batch-first. Lengths (B,) are int64 on the CPU, so reading them does not wait for the device; they may be 0.
+Padding never changes the frames before it (padding invariance). An utterance's result does not depend on the rest of
+its batch, except through batch normalisation in training, whose statistics cover all valid frames of the batch.
 """
 
 from abc import ABC, abstractmethod
@@ -25,40 +25,40 @@ from asr_ablations.data.datamodule import Speech
 from asr_ablations.runs.folder import Run
 
 Checkpoint: TypeAlias = dict[str, Any]
-"""Content of a checkpoint: tensors and plain values by name, from Lightning and from callbacks."""
+"""Entries of a checkpoint by name: tensors and plain values from Lightning and from callbacks."""
 
 
 class Features(Protocol):
     """features: computes frames from waveforms. It is also an nn.Module, whose buffers move to the model's device.
 
-    It is computed in float32 and without gradients at any precision of the run. The caller then normalises each bin of
-    each utterance to mean 0 and standard deviation 1, so constant factors and offsets change nothing. Optional
-    attribute: `variance`, which is false if the caller should subtract the mean only.
+    Features are computed in float32 and without gradients, whatever the run's precision. The caller then normalises
+    each feature of each utterance to mean 0 and standard deviation 1, so constant factors and offsets change nothing.
+    If the optional attribute `variance` is false, the caller only subtracts the mean.
     """
 
     size: int
     """Number of features per frame (F)."""
 
     def frames(self, lengths: torch.Tensor) -> torch.Tensor:
-        """Return the number of frames (B,) for lengths (B,) in samples; 0 if the audio is too short for a frame."""
+        """Return the number of frames (B,) for lengths (B,) in samples. Audio too short for a frame has 0 frames."""
 
     def __call__(self, waveforms: torch.Tensor, lengths: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """(waveforms (B, S) in -1..1, lengths (B,) in samples) → (features (B, T, F), lengths (B,) in frames)."""
+        """Map waveforms (B, S) in -1..1 and lengths (B,) in samples to features (B, T, F) and frame counts (B,)."""
 
 
 class AcousticModel(Protocol):
-    """model: computes logits from features. It is also an nn.Module, and pretrain=layers needs a GrowingModel.
+    """model: computes logits from features. It is also an nn.Module, and pretrain=layers requires a GrowingModel.
 
-    It is built with the keyword arguments features (F), outputs (V), rnn and norm, in addition to those in its yaml.
-    The caller computes log-probabilities from the logits in float32. Optional attribute: `unread`, the groups among rnn
-    and norm that the model does not use. A run that chooses an option of such a group is refused.
+    Its constructor receives the keyword arguments features (F), outputs (V), rnn and norm, and those in its yaml file.
+    The caller computes log-probabilities from the logits in float32. The optional attribute `unread` lists groups (rnn,
+    norm) that the model ignores. A run that sets an option of an ignored group is refused.
     """
 
     def output_lengths(self, lengths: torch.Tensor) -> torch.Tensor:
-        """Return the number of output frames (B,) for numbers of feature frames (B,). 0 gives 0."""
+        """Return the number of output frames (B,) for each number of feature frames (B,). Length 0 gives 0."""
 
     def __call__(self, features: torch.Tensor, lengths: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """(normalised features (B, T, F), lengths (B,) in frames) → (logits (B, T', V), lengths (B,) in output frames).
+        """Map normalised features (B, T, F) and lengths (B,) to logits (B, T', V) and lengths (B,) in output frames.
         If T is too short for one output frame, T' is 0.
         """
 
@@ -68,16 +68,16 @@ class GrowingModel(Protocol):
     """A model whose recurrent layers can be added during training."""
 
     active_layers: int
-    """Number of recurrent layers in use, counted from the input. The state_dict contains it."""
+    """Number of recurrent layers in use, counted from the input. The state_dict includes this number."""
 
 
 @runtime_checkable
 class Recurrent(Protocol):
-    """One recurrent layer that runs forwards in time. It is also an nn.Module."""
+    """A recurrent layer that processes frames forwards in time. It is also an nn.Module."""
 
     def __call__(self, x: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
-        """(x (B, T, D), lengths (B,) in frames) → (B, T, H). A frame depends only on itself and on earlier frames, so
-        padding after an utterance does not matter. The caller sets the rows past a length to 0.
+        """Compute outputs (B, T, H) from x (B, T, D) and lengths (B,) in frames. An output frame depends only on x up
+        to the same frame, so padding at the end has no effect. The caller sets outputs past a length to 0.
         """
 
 
@@ -85,112 +85,123 @@ class RecurrentFactory(Protocol):
     """rnn: builds a recurrent layer."""
 
     def __call__(self, input_size: int, hidden_size: int, /) -> nn.Module:
-        """Build a Recurrent layer with D = input_size and H = hidden_size. Its weights are parameters of the layer or
-        of torch's recurrent modules in it, whose gates initialisations recognise.
+        """Build a Recurrent layer with D = input_size and H = hidden_size. Its weights must be parameters of the layer
+        itself or of torch's recurrent modules, whose gates the group `init` can separate.
         """
 
 
 class Norm(Protocol):
-    """A normalisation within a model. It is also an nn.Module."""
+    """A normalisation layer of a model. It is also an nn.Module."""
 
     def __call__(self, x: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
-        """(x (B, T, …, D), lengths (B,) in frames) → the same shape and dtype. Statistics ignore padding, and a batch
-        without valid frames does not change running statistics.
+        """Normalise x (B, T, …, D) with lengths (B,) in frames, without changing its shape and dtype. Statistics ignore
+        padding, and a batch without valid frames leaves running statistics unchanged.
         """
 
 
 class NormFactory(Protocol):
-    """norm: builds a normalisation for frames of a given shape."""
+    """norm: builds a normalisation layer for frames of a given shape."""
 
     def __call__(self, frame: Sequence[int], /) -> nn.Module:
         """Build a Norm for frames of shape (F, C) (bins, channels) or (D,) (outputs of a recurrent layer)."""
 
 
 class Initialisation(Protocol):
-    """init: draws the weights of a new model in place, only from torch's global random generator."""
+    """init: initialises the weights of a new model in place, using only torch's global random generator."""
 
     def __call__(self, model: nn.Module) -> None:
-        """Draw each gate of a recurrent layer as a separate matrix. Biases and vectors may stay unchanged."""
+        """Initialise each gate of a recurrent layer as a separate matrix. Biases and vectors may stay unchanged."""
 
 
 class Decoder(Protocol):
-    """Finds texts from log-probabilities. The blank has index 0, and length 0 gives "".
+    """Decodes log-probabilities to transcripts. The blank has index 0, and length 0 gives "".
 
     Optional attributes:
-    `searches`: true if decoding the output of an untrained model would take long;
-    `tuned`: names of attributes to tune on a development set, which may be set between two calls;
-    `files`: paths of the files that it reads, by config key.
+    `searches`: whether decoding the output of an untrained model takes long;
+    `tuned`: names of the attributes to tune on a development set, which may be set between two calls;
+    `files`: paths of the files that the decoder reads, by config key.
     """
 
     def __call__(self, log_probs: torch.Tensor, lengths: torch.Tensor) -> list[str]:
-        """(log_probs (B, T, V) in nats, lengths (B,)) → B texts, with a single space between words and no others."""
+        """Return B transcripts for log_probs (B, T, V) in nats and lengths (B,). Single spaces separate their words."""
+
+
+@runtime_checkable
+class RescoringDecoder(Decoder, Protocol):
+    """A decoder that also reads the layer of the model's auxiliary loss. Only evaluations can use it."""
+
+    def attach(self, model: nn.Module) -> None:
+        """Copy the auxiliary loss of a trained model. Raise UsageError if the model has another one or none."""
+
+    def rescore(self, log_probs: torch.Tensor, activations: torch.Tensor) -> str:
+        """(log_probs (T, V) in nats, activations (T, D) of the auxiliary's layer) → the text of one utterance."""
 
 
 class Condition(Protocol):
-    """condition: alters the recordings that an evaluation decodes. Random draws come from `rng` alone.
+    """condition: alters the audio on which a model is evaluated. Random numbers come only from `rng`.
 
-    `rng` is seeded by `condition_seed` and the utterance's id, so every run and process hears the same recording.
+    `rng` is seeded with `condition_seed` and the utterance's id, so every run and process gets the same altered audio.
     """
 
     changes: bool
-    """Whether it changes any samples. If not, sets keep their name and log-probabilities of the plain recordings."""
+    """Whether any sample changes. If not, test sets keep their names and the original audio's log-probabilities."""
 
     def __call__(self, samples: np.ndarray, id_: str, rng: np.random.Generator) -> np.ndarray:
-        """Return int16 samples (S,) for the samples (S,) of an utterance at 16 kHz. S may be 0."""
+        """Return the altered int16 samples (S,) of an utterance at 16 kHz. S may be 0."""
 
 
 class DecoderFactory(Protocol):
     """decoder: builds a decoder for an alphabet."""
 
     def __call__(self, alphabet: Alphabet) -> Decoder:
-        """Raise UsageError for values out of range, and for files that are missing, damaged or of another alphabet."""
+        """Build a decoder. Raise UsageError if a value is out of range, or a file is missing, damaged or unsuitable."""
 
 
 class OptimizerFactory(Protocol):
     """optimizer: builds a torch optimizer for the parameters of a model."""
 
     def __call__(self, parameters: Iterable[nn.Parameter], /) -> Optimizer:
-        """Raise ValueError for values out of range. The optimizer must not change parameters without a gradient."""
+        """Build an optimizer that ignores parameters without a gradient. Raise ValueError for values out of range."""
 
 
 class ScheduleFactory(Protocol):
-    """schedule: builds the schedule of the learning rate."""
+    """schedule: builds a learning-rate schedule."""
 
     def __call__(self, optimizer: Optimizer, total_steps: int) -> LRScheduler:
-        """Build a schedule that scales the optimizer's learning rate for total_steps >= 1 steps and is constant after.
-        It is stepped after every optimizer step, but a MonitoredSchedule after every validation. Its state_dict
-        restores it. Raise ValueError for values out of range.
+        """Build a schedule that scales the learning rate for total_steps >= 1 steps and is constant afterwards. It is
+        stepped after every optimizer step or, if it is a MonitoredSchedule, after every validation. Its state_dict must
+        restore it completely. Raise ValueError for values out of range.
         """
 
 
 @runtime_checkable
 class MonitoredSchedule(Protocol):
-    """A schedule that is stepped after each validation, with a value of the first validation set."""
+    """A schedule that is stepped after each validation, using a result on the first validation set."""
 
     monitor: str
-    """Name of the value, one of metrics_files.FIGURES. Lower is better."""
+    """Name of the monitored result, one of metrics_files.FIGURES. Lower is better."""
 
     def step(self, figure: float | None = None) -> None:
-        """Step with the value of an epoch. torch itself takes a first step without a value."""
+        """Update the learning rate with the result of an epoch. torch makes a first call without a result."""
 
 
 Log: TypeAlias = Callable[[str, float | torch.Tensor], None]
-"""Logs a value of one step under a name: a number, or a tensor () on the device, for which logging does not wait.
+"""Function that logs a value of one step under a name. It does not wait for a tensor () that is on the device.
 
-The value of an epoch is the mean over its steps, without values that are not finite.
+The value of an epoch is the mean over its steps. Values that are not finite are left out.
 """
 
 
 class GradientTreatment(Protocol):
     """gradient: changes the gradients before an optimizer step, and the weights after it.
 
-    The gradients are unscaled, and averaged over ranks that train together. Each rank must change them in the same way.
-    If the treatment is also an nn.Module, checkpoints contain its buffers.
+    The gradients are already unscaled, and averaged over ranks that train together. Every rank must change them in the
+    same way. If the treatment is also an nn.Module, checkpoints contain its buffers.
     """
 
     def before_step(self, parameters: Sequence[nn.Parameter], *, step: int, seed: int, log: Log) -> None:
-        """Change the gradients in place. A gradient may be None, or infinite under float16. step: number of the
-        optimizer step, from 0. Random draws depend only on (seed, step).
+        """Change the gradients in place. A gradient may be None, or infinite in float16. step: number of the optimizer
+        step, counted from 0. Random numbers must depend only on (seed, step).
         """
 
     def after_step(self, parameters: Sequence[nn.Parameter], log: Log) -> None:
@@ -199,113 +210,113 @@ class GradientTreatment(Protocol):
 
 
 class Loss(Protocol):
-    """loss: computes the number to minimise from log-probabilities.
+    """loss: computes the training loss from log-probabilities.
 
-    Optional attribute: `views`, the number of times that a training batch is augmented. The views follow each other in
-    one batch, whose `views` is that number.
+    Optional attribute: `views`, the number of differently augmented copies (views) of each training batch. They are
+    concatenated into one batch, whose attribute `views` is set to their number.
     """
 
     def prepare(self, sets: Mapping[str, Speech], device: torch.device) -> None:
-        """Prepare the loss for the data. Every rank calls this before the first step."""
+        """Prepare the loss, for example by aligning the data sets. Every rank calls this before the first step."""
 
     def __call__(self, log_probs: torch.Tensor, lengths: torch.Tensor, batch: Batch) -> torch.Tensor:
-        """(log_probs (B, T, V) in nats, float32, lengths (B,) in output frames, batch) → loss () of the batch in nats.
-        The loss and its gradients are finite even for length 0 and an empty transcript.
+        """Return the loss () of a batch in nats, from log_probs (B, T, V) in nats, float32, and lengths (B,) in frames.
+        The loss and its gradients must be finite even for length 0 or an empty transcript.
         """
 
     def weight(self, batch: Batch) -> int:
-        """Return the weight of a batch in means: the number of utterances if the loss is a mean over them, else 1."""
+        """Return a batch's weight in means: its number of utterances if the loss is a mean over utterances, else 1."""
 
     def frame_rates(self, log_probs: torch.Tensor, lengths: torch.Tensor, batch: Batch) -> Mapping[str, torch.Tensor]:
-        """Return rates () in 0..1 over the valid frames of a batch, by name. Empty without labels for frames."""
+        """Return rates () in 0..1 over a batch's valid frames, by name; empty if the loss does not label frames."""
 
 
 @runtime_checkable
 class FrameLoss(Loss, Protocol):
-    """A loss with a label for each frame. It takes `batch.frame_labels` if set, and else finds the labels itself."""
+    """A loss with a label for each frame. It uses `batch.frame_labels` if set, otherwise it computes the labels."""
 
     def labels(self, batch: Batch, lengths: torch.Tensor, frames: int) -> torch.Tensor:
-        """Return labels (B, frames) on the targets' device. lengths: valid frames (B,) of each utterance."""
+        """Return labels (B, frames) on the targets' device. lengths: number of valid frames of each utterance, (B,)."""
 
 
 @runtime_checkable
 class CuttingOrder(Protocol):
-    """An order of batches that trains on chunks of utterances. It needs a FrameLoss. Validation uses no chunks."""
+    """A batch order that trains on chunks of utterances and requires a FrameLoss. Validation does not use chunks."""
 
     def chunks(self, lengths: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """Return the utterance (N,), first frame (N,) and length (N,) of each chunk, for lengths (B,) in frames."""
+        """Return utterance index, first frame and length of each chunk, all (N,). lengths: utterance frames (B,)."""
 
 
 class Penalty(Protocol):
-    """penalty: a function of the weights that is added to the training loss, but not to the validation loss."""
+    """penalty: computes a function of the weights that is added to the training loss but not to the validation loss."""
 
     def __call__(self, model: nn.Module) -> torch.Tensor:
-        """Return the penalty () in nats, in float32 and with gradients."""
+        """Return the penalty () in nats as a differentiable float32 tensor."""
 
 
 class Auxiliary(Protocol):
-    """A loss on the activations of a layer that training adds to the main loss. It is also an nn.Module.
+    """A loss on a layer's activations that training adds to the main loss. It is also an nn.Module.
 
-    It is part of the model's weights, but not of recognition. Its result does not depend on padding.
+    Its weights are trained and saved with the model's but not used in recognition. Padding must not change the loss.
     """
 
     name: str
-    """Its name in metrics.csv, as in train/inter_ctc."""
+    """Name of the loss in metrics.csv: inter_ctc is logged as train/inter_ctc."""
     layer: str
-    """Name of the layer, as in model.txt, whose output (B, T', D) has a row for each output frame."""
+    """Name (as in model.txt) of the layer that supplies the activations (B, T', D), one row per output frame."""
     weight: float
-    """Factor of the loss. The main loss has the factor 1."""
+    """Factor by which the auxiliary loss is multiplied. The main loss has factor 1."""
 
     def __call__(self, activations: torch.Tensor, lengths: torch.Tensor, batch: Batch) -> torch.Tensor:
-        """(activations (B, T', D), lengths (B,) in output frames, batch) → loss () in nats, float32.
-        The loss and its gradients are finite even for length 0 and an empty transcript.
+        """Return the loss () in nats, float32, from activations (B, T', D) with lengths (B,) in output frames.
+        The loss and its gradients must be finite even for length 0 or an empty transcript.
         """
 
 
 class AuxiliaryFactory(Protocol):
-    """auxiliary: builds a loss on a layer of a new model, which learns together with the model."""
+    """auxiliary: builds an auxiliary loss for a new model. Its weights are trained together with the model's."""
 
     def __call__(self, model: nn.Module, features: int, outputs: int, /) -> nn.Module:
         """Build an Auxiliary for a model with F = features and V = outputs. Raise UsageError for an unknown layer."""
 
 
 class ParallelTraining(pl.Callback, ABC):
-    """trainer: how several ranks train one model. It is a callback, so that it can act between steps."""
+    """trainer: defines how several ranks train one model. It is a callback and can therefore act between steps."""
 
     @abstractmethod
     def strategy(self, leaves_weights_out: bool) -> DDPStrategy:
-        """Return Lightning's strategy for several ranks. leaves_weights_out: see Pretraining."""
+        """Return Lightning's strategy for several ranks. leaves_weights_out: whether some weights get no gradient."""
 
 
 class Pretraining(pl.Callback):
-    """pretrain: a callback that chooses which part of the model is trained. It depends only on the epoch."""
+    """pretrain: a callback that chooses which part of the model to train, depending only on the epoch."""
 
     leaves_weights_out: bool
-    """Whether some parameters get no gradient for a time."""
+    """Whether some parameters get no gradient in some epochs."""
 
 
 class Stopping(pl.Callback):
-    """stopping: a callback that may end the training after an epoch. It uses logged values, which all ranks share."""
+    """stopping: a callback that may end the training after an epoch. It uses only logged values, equal on all ranks."""
 
 
 class Debugging(pl.Callback):
-    """debug: a callback that shortens a run to find mistakes. The results of such a run do not count."""
+    """debug: a callback that shortens a run, to find mistakes quickly. The run's results are meaningless."""
 
     batches: int | None
-    """Number of batches to keep of each set; None keeps all."""
+    """Number of batches to use from each data set; None uses all."""
     folder: Path | None = None
-    """The run folder, which is set before training; None in measurements of speed."""
+    """The run folder, set before training. It is None in speed measurements."""
 
 
 class WeightAveraging(pl.Callback):
     """averaging: a callback that averages the weights of several steps. Training itself does not use the average.
 
-    Validation, the final evaluation and the state_dict of a checkpoint use it. A resumed run has the same average.
+    Validation, the final evaluation and a checkpoint's state_dict use the average. A resumed run has the same average.
     """
 
 
 class TrainingCallbacks(NamedTuple):
-    """Callbacks that a config names, in the order in which they act: ranks agree on weights before averaging."""
+    """Callbacks chosen in a config, in the order in which they run: ranks agree on weights before averaging."""
 
     parallel: ParallelTraining
     pretrain: Pretraining | None
@@ -315,14 +326,14 @@ class TrainingCallbacks(NamedTuple):
 
 
 class LoggerFactory(Protocol):
-    """logger: builds the Lightning logger of a run. It may have the methods of the three protocols below."""
+    """logger: builds a run's Lightning logger, which may also have methods of LoggerOfTables and similar protocols."""
 
     def __call__(self, run: Run) -> Logger | None:
         """Build the logger, or return None. Only the first rank calls this, so it must not wait for other ranks."""
 
 
 class Recording(NamedTuple):
-    """Place of an utterance in an audio file: offset and duration in seconds, channel as in Utterance."""
+    """Location of an utterance in an audio file: offset and duration in seconds, and channel (as in Utterance)."""
 
     path: str
     offset: float
@@ -332,7 +343,7 @@ class Recording(NamedTuple):
 
 @runtime_checkable
 class LoggerOfTables(Protocol):
-    """A logger that shows tables. It receives example transcripts of the training and of the final evaluation."""
+    """A logger that shows tables. It receives example transcripts in training and in the final evaluation."""
 
     def log_table(
         self,
@@ -343,34 +354,34 @@ class LoggerOfTables(Protocol):
         step: int | None = None,
         recordings: Sequence[Recording] = (),
     ) -> None:
-        """Log rows as the table `key`. step: optimizer step; None after training. recordings: audio of each row."""
+        """Log rows as the table `key`. step: optimizer step, None after training. recordings: each row's audio."""
 
 
 @runtime_checkable
 class LoggerWithSummary(Protocol):
-    """A logger that keeps values of a whole run, such as its sizes, its times and its part in a plan."""
+    """A logger that stores values of a whole run, such as model size, duration and the run's part in a plan."""
 
     def log_summary(self, values: Mapping[str, float | str]) -> None:
-        """Keep these values. A later call replaces values of the same name."""
+        """Store values of the whole run, by name. A later call overwrites values of the same name."""
 
 
 @runtime_checkable
 class LoggerWithExitCode(Protocol):
-    """A logger that must be ended with the exit code of the run."""
+    """A logger that must be closed with the exit code of the run."""
 
     def finish(self, exit_code: int) -> None:
-        """End the logger after everything was logged. exit_code: 0 if the run is done or pruned, 1 if it failed."""
+        """Close the logger when everything is logged. exit_code: 0 if the run is done or was pruned, 1 if it failed."""
 
 
 class PruningFactory(Protocol):
-    """pruning: builds a callback that may end a run early. It raises Pruned between two epochs."""
+    """pruning: builds a callback that may end a run early by raising Pruned between two epochs."""
 
     def __call__(self, folder: Path, key: str) -> pl.Callback:
         """Build the callback for a run folder. key: the column of metrics.csv to compare; lower is better."""
 
 
 class UntilFactory(Protocol):
-    """until: builds the plan by which a sweep adds runs, without importing torch."""
+    """until: builds the plan by which a sweep decides whether to add runs. It must not import torch."""
 
     def __call__(self) -> object:
         """Build the plan. Raise UsageError for values out of range."""

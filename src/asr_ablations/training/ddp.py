@@ -10,7 +10,7 @@ from torch import distributed, nn
 
 @atexit.register
 def _leave_the_group() -> None:
-    """Stop gloo's threads before the process exits, because they sometimes abort it."""
+    """Stop gloo's threads before the process exits, because running threads sometimes make it abort."""
     if distributed.is_available() and distributed.is_initialized() and distributed.get_backend() == "gloo":
         distributed.destroy_process_group()
 
@@ -24,7 +24,7 @@ def is_distributed() -> bool:
 
 
 def gather_from_ranks(value: Value) -> list[Value]:
-    """Collect the values of all ranks, in the order of ranks. Every rank must call this."""
+    """Return the values of all ranks, in rank order. Every rank must call this function."""
     if not is_distributed():
         return [value]
     values = [value] * distributed.get_world_size()
@@ -34,18 +34,18 @@ def gather_from_ranks(value: Value) -> list[Value]:
 
 @torch.no_grad()
 def share_buffers(model: nn.Module) -> None:
-    """Copy the first rank's running statistics to all ranks, because each rank updates its own in a step."""
+    """Copy the first rank's buffers to all ranks, because each rank updates its own running statistics in training."""
     if is_distributed():
         for buffer in model.buffers():
             distributed.broadcast(buffer, src=0)
 
 
 class UnhurriedRanks(DDPStrategy):
-    """DDP in which the values that a training step logs stay on their rank until the end of the epoch.
+    """DDP strategy that averages logged training values over ranks only at the end of the epoch.
 
-    Lightning would average each logged value at once. Every step would need a barrier and an all-reduce, for which the
-    host waits for the device, although only every tenth value is written. Buffers are not broadcast before each step
-    either, because no training step reads buffers that differ between ranks; share_buffers precedes a validation.
+    Lightning would average each value at once. Every step would then need a barrier and an all-reduce that wait for the
+    device, although only every tenth value is written. Buffers are not broadcast before each step, because no training
+    step reads buffers that differ between ranks; share_buffers copies them before a validation.
     """
 
     _stepping = False

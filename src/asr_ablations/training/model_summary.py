@@ -1,4 +1,4 @@
-"""Draw a model as text: layers in the order of a forward pass, with shapes and parameters."""
+"""Describe a model as text: its layers in the order of a forward pass, with output shapes and parameter counts."""
 
 from functools import partial
 
@@ -9,17 +9,16 @@ from asr_ablations.training.auxiliary import without_auxiliary
 from asr_ablations.training.contracts import AcousticModel
 
 PROBES = ((2, 400), (3, 600))
-"""Numbers of utterances and frames in two forward passes. Sizes that differ between them are batch or time."""
+"""Batch size and number of frames of two forward passes. Dimensions that differ between them are batch or time."""
 
 Shape = tuple[int, ...]
 
 
 def draw_model(model: AcousticModel, features: int) -> str:
-    """Return a line for each layer, with its parts indented below it: name, class, output shape, parameters.
+    """Return a table as text, with name, class, output shape and parameter count of each layer. Sublayers are indented.
 
-    B is the size of the batch, and T the number of feature frames. T/4 is about a quarter of T, because convolutions
-    treat the ends differently. The model and the random state do not change.
-    An auxiliary loss is left out.
+    B is the batch size and T the number of feature frames. T/4 means about a quarter of T; the exact number depends on
+    how convolutions treat the ends. The auxiliary loss is omitted. The model and the random state stay unchanged.
     """
     recognising = without_auxiliary(model).eval()
     lines = [("features", "", f"(B, T, {features})", "")]
@@ -38,7 +37,7 @@ def draw_model(model: AcousticModel, features: int) -> str:
 
 
 def _trace_shapes(model: nn.Module, features: int) -> dict[str, str]:
-    """Return the output shape of each part as text with the letters B and T, in the order of first calls."""
+    """Return each layer's output shape, such as (B, T/2, 512), by layer name, in the order of the first calls."""
     seen: dict[str, list[Shape]] = {}
 
     def before(name: str, *_: object) -> None:
@@ -53,7 +52,7 @@ def _trace_shapes(model: nn.Module, features: int) -> dict[str, str]:
             part.register_forward_pre_hook(partial(before, name))
             part.register_forward_hook(partial(after, name))
     weight = next(model.parameters())
-    with torch.enable_grad():  # without gradients, the two directions of a layer would run in threads, in any order
+    with torch.enable_grad():  # without gradients, two directions run in threads, in any order
         for batch, frames in PROBES:
             probe = torch.zeros(batch, frames, features, dtype=weight.dtype, device=weight.device)
             model(probe, torch.full((batch,), frames))

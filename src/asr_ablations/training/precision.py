@@ -1,4 +1,4 @@
-"""The key `precision`: the number of bits of weights, activations and gradients, and how the loss is scaled."""
+"""Implement the key `precision`: the bits of weights, activations and gradients, and the scaling of the loss."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -15,7 +15,7 @@ from torch.optim import Optimizer
 from asr_ablations.native.extension import MULTIPLY_BFLOAT16, NONE, resolved
 
 MASTER = "16-master"
-"""Float32 master weights with 16-bit copies for each forward and backward pass (`copies_in`)."""
+"""Value of `precision` for float32 master weights with 16-bit copies in each forward and backward pass."""
 SCALED = (16, MASTER)
 """Values of `precision` for which the loss is scaled on a GPU."""
 
@@ -25,15 +25,15 @@ SLOW_ON_A_GPU = (
 )
 
 RECURRENT = {
-    "none": "recurrent layers stay in float32, which is faster there",
-    "rounds": "recurrent layers round the factors of products to bfloat16, which is not faster on this processor",
+    "none": "recurrent layers stay in float32, which is faster",
+    "rounds": "recurrent layers round the inputs of products to bfloat16, which is not faster on this processor",
     "multiplies": "recurrent layers multiply in bfloat16, and keep sums, states and weights in float32",
 }
-"""How recurrent layers use bfloat16 on a CPU, by what the processor can do with it in the native library."""
+"""How recurrent layers use bfloat16 on a CPU, by the support for bfloat16 in the native library's target."""
 
 
 def trainer_options(precision: int | str, devices: int) -> dict[str, Any]:
-    """Return the Trainer's arguments for the key `precision`: Lightning's name for it, or our plugin."""
+    """Return the Trainer arguments for the key `precision`: a precision of Lightning, or one of our plugins."""
     if precision == MASTER:
         return {"plugins": [ScaledMaster("cuda") if devices else UnscaledMaster()]}
     if precision == 16 and devices:
@@ -44,7 +44,7 @@ def trainer_options(precision: int | str, devices: int) -> dict[str, Any]:
 
 
 def notice(precision: int | str, tf32: bool, devices: int) -> str | None:
-    """Return a message if the precision is slow on this device or replaced by another one, else None."""
+    """Return a message if the device is slow at this precision or replaces it by another one, else None."""
     if devices:
         return SLOW_ON_A_GPU if precision == 32 and not tf32 else None
     target = resolved()
@@ -59,7 +59,7 @@ def notice(precision: int | str, tf32: bool, devices: int) -> str | None:
 
 
 def set_tf32(on: bool) -> None:
-    """Set whether CUDA rounds the inputs of float32 products to TF32. torch's own default is in cuDNN only."""
+    """Set whether CUDA rounds the inputs of float32 products to TF32. By default, torch does so only in cuDNN."""
     torch.backends.cuda.matmul.allow_tf32 = on
     torch.backends.cudnn.allow_tf32 = on
 
@@ -67,15 +67,15 @@ def set_tf32(on: bool) -> None:
 class DeviceScaler(torch.amp.GradScaler):
     """Scales the loss like torch's scaler, but the host does not wait for the overflow check of each step.
 
-    A fused optimizer skips a step with overflowed gradients by itself. For other optimizers, weights and state are
-    copied before the step and restored bit for bit after an overflow. The host waits only in the first step of a
-    weight, because only the optimizer can create the initial state. Schedules count skipped steps too, and so do
-    counters on the host, such as Adagrad's for lr_decay.
+    A fused optimizer itself skips a step with overflowed gradients. For other optimizers, weights and state are copied
+    before the step and restored bit for bit after an overflow. The host waits only in the first step of each weight,
+    because only the optimizer can create the weight's state. Schedules also count skipped steps, and so do counters on
+    the host, such as Adagrad's counter for lr_decay.
     """
 
     def __init__(self, device: str, **options: Any) -> None:
         super().__init__(device, **options)
-        self._initialised: set[nn.Parameter] = set()  # parameters with an optimizer state
+        self._initialised: set[nn.Parameter] = set()  # parameters for which the optimizer has a state
 
     def step(self, optimizer: Optimizer, *arguments: Any, **keywords: Any) -> float | None:
         """Take an optimizer step unless a gradient has overflowed. The gradients must already be unscaled."""
@@ -91,7 +91,7 @@ class DeviceScaler(torch.amp.GradScaler):
     def _maybe_opt_step(
         self, optimizer: Optimizer, optimizer_state: dict[str, Any], *arguments: Any, **keywords: Any
     ) -> float | None:
-        """Take a step and undo it after an overflow. torch calls this for optimizers that cannot skip steps."""
+        """Take a step and undo it after an overflow. torch calls this for optimizers that cannot skip a step."""
         (overflow,) = optimizer_state["found_inf_per_device"].values()  # all weights are on one device
         before = {place: tensor.clone() for place, tensor in _changing(optimizer)}
         result = optimizer.step(*arguments, **keywords)
@@ -102,7 +102,7 @@ class DeviceScaler(torch.amp.GradScaler):
 
 
 def _changing(optimizer: Optimizer) -> Iterator[tuple[tuple[nn.Parameter, str], torch.Tensor]]:
-    """Yield keys and tensors of everything on the device that a step changes: trained weights and their state."""
+    """Yield the key and tensor of each trained weight and its optimizer state, if the tensor is on the device."""
     for group in optimizer.param_groups:
         for weights in group["params"]:
             if weights.grad is None:
@@ -114,10 +114,10 @@ def _changing(optimizer: Optimizer) -> Iterator[tuple[tuple[nn.Parameter, str], 
 
 
 class Scaled(MixedPrecision):
-    """Float16 under autocast with a scaled loss, because small gradients would be rounded to 0.
+    """Trains in float16 under autocast and scales the loss, because small gradients would otherwise be rounded to 0.
 
-    Lightning's plugin waits for the device in each step, and leaves the gradients scaled for a fused optimizer. Here
-    they are always unscaled before they are treated.
+    Lightning's plugin would wait for the device in each step, and leave the gradients scaled if the optimizer is fused.
+    This plugin always unscales the gradients before the gradient treatment.
     """
 
     scaler: DeviceScaler
@@ -125,18 +125,18 @@ class Scaled(MixedPrecision):
     def __init__(self, device: str) -> None:
         super().__init__("16-mixed", device, DeviceScaler(device))
 
-    def optimizer_step(  # type: ignore[override]  # Lightning's method differs from its base as well
+    def optimizer_step(  # type: ignore[override]  # Lightning's own override has other arguments than its base class
         self, optimizer: Steppable, model: LightningModule, closure: Callable[[], object], **keywords: object
     ) -> None:
         closure()
         self.scaler.unscale_(cast(Optimizer, optimizer))
-        self._after_closure(model, optimizer)  # the hooks that treat the gradients
+        self._after_closure(model, optimizer)  # runs the hooks of the gradient treatment
         self.scaler.step(cast(Optimizer, optimizer), **keywords)
         self.scaler.update()
 
 
 class ScaledMaster(Scaled):
-    """Scales the loss without autocast, because the copies of the weights have 16 bits."""
+    """Scales the loss without autocast, because the copies of the weights already have 16 bits."""
 
     forward_context = Precision.forward_context  # type: ignore[assignment]  # no autocast
 
@@ -152,16 +152,16 @@ class UnscaledMaster(Precision):
 
 
 class HalfModel(HalfPrecision):
-    """Keeps weights, gradients and optimizer state in 16 bits, and does not scale the loss.
+    """Stores weights, gradients and optimizer state in 16 bits, and does not scale the loss.
 
-    Features, running statistics and the loss stay in float32. Lightning's plugin would convert them too, although power
-    spectra do not fit into 16 bits.
+    Features, running statistics and the loss stay in float32. Lightning's plugin would also convert features, although
+    power spectra do not fit into 16 bits.
     """
 
     forward_context = Precision.forward_context  # type: ignore[assignment]  # new tensors stay in float32
 
     def convert_module(self, module: nn.Module) -> nn.Module:
-        """Convert only the model of a task, in place."""
+        """Convert only the model within a task to 16 bits, in place."""
         model: nn.Module = cast(Any, module).model
         model.to(self._desired_input_dtype)
         for buffer in model.buffers():
@@ -170,21 +170,21 @@ class HalfModel(HalfPrecision):
         return module
 
     def convert_input(self, data: object) -> object:
-        """Return the batch unchanged, because its float16 features would lose bits in bfloat16."""
+        """Return the batch unchanged, because converting its float16 features to bfloat16 would lose bits."""
         return data
 
 
 @contextmanager
 def copies_in(dtype: torch.dtype, model: nn.Module) -> Iterator[None]:
-    """Replace every parameter of a model by a new copy of type `dtype` within the context. Buffers stay as they are.
+    """Replace each parameter of a model by a copy of type `dtype` within the context. Buffers stay unchanged.
 
-    The gradient of a copy reaches the parameter itself, in the parameter's type. The optimizer, clipping and
-    checkpoints see only these master weights, so small updates are not lost by rounding to 16 bits
+    The gradient of a copy flows back to the original parameter, in the parameter's type. The optimizer, clipping and
+    checkpoints use only the originals (master weights), so small updates are not lost by rounding to 16 bits
     (Ambroszczyk2019 §2.1; Micikevicius et al. 2018, §3.1; level O2 of Apex).
     """
     originals = [(part._parameters, dict(part._parameters)) for part in model.modules()]
     recurrent = [part for part in model.modules() if isinstance(part, nn.RNNBase)]
-    # one call per layer, so that ranks can exchange its gradients while earlier layers still compute theirs
+    # with one call per layer, ranks can exchange its gradients while earlier layers still compute theirs
     layers: dict[tuple[str, ...], list[nn.Parameter]] = {}
     for name, weights in model.named_parameters():
         layers.setdefault(tuple(name.split(".")[:2]), []).append(weights)
@@ -225,6 +225,6 @@ def _convert(dtype: torch.dtype, tensors: Sequence[torch.Tensor]) -> tuple[torch
 
 
 def _refresh_weight_lists(recurrent: list[nn.RNNBase]) -> None:
-    """Update the lists of weights that torch's recurrent layers keep."""
+    """Update the weight lists that torch's recurrent layers store."""
     for part in recurrent:
         part._flat_weights = [getattr(part, name) for name in part._flat_weights_names]

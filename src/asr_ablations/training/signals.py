@@ -1,4 +1,4 @@
-"""Stop a run on a signal such as Ctrl-C, after a checkpoint."""
+"""Stop a run after a signal such as Ctrl-C, but write a checkpoint first."""
 
 import os
 import signal
@@ -15,12 +15,12 @@ Handler = Callable[[int, FrameType | None], object] | int | None
 
 
 class StopRequest:
-    """Records SIGINT, SIGTERM or SIGHUP as a request to stop, so that the training can write a checkpoint first.
+    """Records SIGINT, SIGTERM or SIGHUP as a request to stop, so training can write a checkpoint first.
 
-    holding: whether a signal is only recorded. If false, a signal ends the run at once, and so does a second signal.
+    holding: whether the first signal is only recorded. If false, it ends the run at once. A second signal always does.
     received: number of the first signal, or None. Under nohup, SIGHUP stays ignored.
 
-    While a stopped run ends, another signal ends the process: a second exception would be printed with its traceback.
+    While a run is stopping, another signal ends the process without an exception, which would print a traceback.
     """
 
     def __init__(self) -> None:
@@ -34,23 +34,23 @@ class StopRequest:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Restore the previous handlers. In a command that was stopped, another Ctrl-C still ends the process."""
+        """Restore the previous handlers. If a command is stopping, another Ctrl-C still ends the process."""
         for number, handler in self._previous.items():
             if not (self._stopping and handler is interrupt):
                 signal.signal(number, handler)
 
     def listen(self) -> None:
-        """Install the handlers. Do nothing outside the main thread, because Python allows handlers only there."""
+        """Install the signal handlers if this is the main thread. Python does not allow it in other threads."""
         if threading.current_thread() is not threading.main_thread():
             return
         handle_on_a_stack_of_their_own()
         if not self._previous:
             self._previous = {number: signal.getsignal(number) for number in stopping_signals()}
-        for number in self._previous:  # replaces Lightning's handlers, which stop a run in another way
+        for number in self._previous:  # this also replaces Lightning's handlers, which would stop a run differently
             signal.signal(number, self._receive)
 
     def raise_stopped(self, number: int) -> NoReturn:
-        """Raise Stopped."""
+        """Raise Stopped. From then on, a signal ends the process at once."""
         self._stopping = True
         raise Stopped(number)
 

@@ -1,4 +1,4 @@
-"""The LightningModule: features → model → loss, with its logging, updates of the weights and learning rate."""
+"""Define the LightningModule: features → model → loss, with logging and updates of weights and learning rate."""
 
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
@@ -40,11 +40,11 @@ from asr_ablations.training.precision import copies_in
 from asr_verdicts.error_counts import Errors, character_errors, sum_errors, word_errors
 
 Sums: TypeAlias = dict[str, tuple[torch.Tensor, torch.Tensor]]
-"""Running sum () and weight () of each value that is averaged over an epoch, by name."""
+"""Running weighted sum () and total weight () of each value that is averaged over an epoch, by name."""
 
 
 class ErrorRate(CharErrorRate):
-    """torchmetrics' error rate, with counts from our own edit distance, because theirs is 160 times slower."""
+    """Variant of torchmetrics' error rate that uses our edit distance, which is 160 times as fast as theirs."""
 
     def __init__(self, count: Callable[[str, str], Errors]) -> None:
         super().__init__()
@@ -57,16 +57,16 @@ class ErrorRate(CharErrorRate):
 
 
 def errors_over_longer(reference: str, hypothesis: str) -> Errors:
-    """Count character errors relative to the longer of the two texts (Baunsgaard2020 §4.1.1, equation 3)."""
+    """Count character errors relative to the longer of reference and hypothesis (Baunsgaard2020 §4.1.1, equation 3)."""
     return character_errors(reference, hypothesis).over_longer
 
 
 COUNTS = {"wer": word_errors, "cer": character_errors, "cer_longer": errors_over_longer}
-"""How each logged error rate counts the errors of a pair (reference, hypothesis)."""
+"""For each logged error rate, the function that counts the errors of a pair (reference, hypothesis)."""
 
 
 class Chunks:
-    """A batch of B utterances cut into N chunks, with features (N, C, F), and lengths (N,) in frames on the CPU."""
+    """A batch of utterances cut into N chunks, with features (N, C, F) and lengths (N,) in frames on the CPU."""
 
     def __init__(
         self, order: CuttingOrder, loss: Loss, batch: Batch, features: torch.Tensor, lengths: torch.Tensor
@@ -82,10 +82,10 @@ class Chunks:
         self._batch = batch
 
     def labelled(self, lengths: torch.Tensor, frames: int) -> Batch:
-        """Return the chunks as a batch for the loss, with a label for each output frame (N, frames).
+        """Return the chunks as a batch for the loss, with labels (N, frames): one for each output frame.
 
-        An output frame gets the label of the feature frame at the same relative position in the chunk. lengths: number
-        of output frames (N,) of each chunk, on the CPU.
+        An output frame gets the label of the feature frame at the same relative position in the chunk.
+        lengths: number of output frames of each chunk, (N,), on the CPU.
         """
         place = torch.arange(frames) * self.lengths[:, None] // lengths.clamp(min=1)[:, None]
         place = place.minimum(self.lengths.clamp(min=1)[:, None] - 1).to(self._labels.device, non_blocking=True)
@@ -96,12 +96,12 @@ class Chunks:
 
 
 def view_seeds(seed: int, views: int) -> list[int]:
-    """Return the seed of the augmentation for each view of a batch. The first one is `seed` itself."""
+    """Return the augmentation seed of each view (augmented copy) of a batch. The first one is `seed` itself."""
     return [seed, *(stream(seed, "view", view) for view in range(1, views))]
 
 
 class ScoredBatch(NamedTuple):
-    """A training batch with its loss () in nats. If utterances are cut, the other fields describe the chunks.
+    """A training batch with its loss () in nats. If utterances are cut, log_probs, lengths and batch refer to chunks.
 
     auxiliary: the auxiliary loss () in nats before its weight, or None if there is none.
     total: the loss plus the weighted auxiliary loss () in nats.
@@ -116,22 +116,22 @@ class ScoredBatch(NamedTuple):
 
 
 class CTCTask(pl.LightningModule):
-    """Trains and validates one model. seed: for noise on gradients. augment_seed: for the augmentation of features."""
+    """Trains and validates one model. seed: for gradient noise. augment_seed: for the augmentation."""
 
     ranks_step_together = True
-    """Whether ranks share gradients; false if they train independently until their weights are averaged."""
+    """Whether ranks share gradients. If not, they train independently until their weights are averaged."""
 
     sixteen_bit_copies = False
     """Whether the forward pass uses 16-bit copies of the weights (precision=16-master)."""
 
     gradient_norm: torch.Tensor | None = None
-    """Latest gradient norm () before clipping, on the device; None if the gradient treatment logs none."""
+    """Latest gradient norm () before clipping, on the device; None if the gradient treatment has not logged one."""
 
     cutting: CuttingOrder | None = None
-    """The order that cuts training utterances into chunks; None to train on whole utterances."""
+    """The batch order that cuts training utterances into chunks; None trains on whole utterances."""
 
     callbacks: TrainingCallbacks
-    """Callbacks that the config names; the Trainer runs them."""
+    """Callbacks chosen in the config, which the Trainer runs."""
 
     def __init__(
         self,
@@ -165,9 +165,9 @@ class CTCTask(pl.LightningModule):
 
     def setup(self, stage: str) -> None:
         """Prepare the loss. Lightning calls this before the first step."""
-        data = getattr(self.trainer, "datamodule", None)  # None in measurements of speed
+        data = getattr(self.trainer, "datamodule", None)  # None in speed measurements
         if data is not None:
-            self.loss.prepare(data.sets, self.trainer.strategy.root_device)  # the model is moved to it later
+            self.loss.prepare(data.sets, self.trainer.strategy.root_device)  # Lightning moves the model there later
 
     def forward(self, batch: Batch) -> tuple[torch.Tensor, torch.Tensor]:
         """Compute log-probabilities (B, T, V) in nats, float32, and their lengths (B,) on the CPU."""
@@ -180,8 +180,8 @@ class CTCTask(pl.LightningModule):
     def normalised_features(self, batch: Batch) -> tuple[torch.Tensor, torch.Tensor]:
         """Compute normalised features (B, T, F), and their lengths (B,) in frames.
 
-        Each bin of each utterance gets mean 0, and standard deviation 1 unless the features set `variance` to false.
-        They are always computed in float32 without tf32, because power spectra do not fit into 16 bits.
+        Each feature of each utterance gets mean 0, and standard deviation 1 unless the features set `variance` to
+        false. Features are always computed in float32 without tf32, because power spectra do not fit into 16 bits.
         """
         with torch.no_grad(), torch.autocast(self.device.type, enabled=False), exact_products():
             if batch.features is None:
@@ -201,7 +201,7 @@ class CTCTask(pl.LightningModule):
             return logits.float().log_softmax(dim=-1), lengths
 
     def scored(self, batch: Batch) -> ScoredBatch:
-        """Compute the losses of a training batch, with the augmentation of the current epoch."""
+        """Augment a training batch for the current epoch and compute its losses."""
         features, lengths = self.normalised_features(batch)
         with exact_products():
             views = [
@@ -226,11 +226,11 @@ class CTCTask(pl.LightningModule):
         return ScoredBatch(loss, log_probs, lengths, batch, added, total)
 
     def training_step(self, batch: Batch, batch_index: int) -> torch.Tensor:
-        """Return the loss of a batch plus auxiliary loss and penalty, in nats. Log them separately."""
+        """Return the sum of loss, weighted auxiliary loss and penalty of a batch in nats. Log each of them."""
         padding = batch.padding()
         loss, log_probs, lengths, batch, added, total = self.scored(batch)
         self._log_frame_rates("train", log_probs, lengths, batch, on_step=False)
-        # the mean over ranks, or the first rank's loss if ranks must not wait for each other
+        # log the mean over ranks, or only the first rank's loss if ranks must not wait for each other
         together, weight = self.ranks_step_together, self.loss.weight(batch)
         self.log("train/loss", loss, on_step=True, on_epoch=True, batch_size=weight, sync_dist=together)
         self._log_step("train/padding_percent", 100 * padding)
@@ -243,11 +243,11 @@ class CTCTask(pl.LightningModule):
         return total + penalty
 
     def on_validation_epoch_start(self) -> None:
-        """Make all ranks validate the first rank's model. Lightning calls this after the callbacks' hooks."""
+        """Copy the first rank's buffers to all ranks, so all validate the same model. Callbacks' hooks run earlier."""
         share_buffers(self.model)
 
     def validation_step(self, batch: Batch, batch_index: int, dataloader_idx: int = 0) -> None:
-        """Log the loss and the error rates of a batch, under names that begin with validation/<set>/."""
+        """Log the loss and error rates of a validation batch under names that begin with validation/<set>/."""
         log_probs, lengths = self(batch)
         loss = self.loss(log_probs, lengths, batch)
         texts = self.decoder(log_probs, lengths)
@@ -256,34 +256,34 @@ class CTCTask(pl.LightningModule):
         self._log_frame_rates(name, log_probs, lengths, batch, add_dataloader_idx=False)
         for key, metric in cast(dict[str, ErrorRate], self.error_rates[dataloader_idx]).items():
             metric.update(texts, batch.texts)
-            # the metric object, not its value: Lightning resets it each epoch and gathers it over ranks
+            # log the metric object, because Lightning then resets it each epoch and gathers it over ranks
             self.log(f"{name}/{key}", metric, batch_size=len(batch), add_dataloader_idx=False, on_epoch=True)
 
     def configure_optimizers(self) -> OptimizerLRScheduler:
-        """Build the optimizer of the model's parameters, and the schedule of its learning rate."""
+        """Build the optimizer of the model's parameters, and its learning-rate schedule."""
         optimizer = self.make_optimizer(self.model.parameters())
         schedule = self.make_schedule(optimizer, total_steps=int(self.trainer.estimated_stepping_batches))
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
 
     def lr_scheduler_step(self, scheduler: LRSchedulerTypeUnion, metric: object) -> None:
-        """Step the learning rate. Lightning calls this after each optimizer step."""
-        if not isinstance(scheduler, MonitoredSchedule):  # StepOnValidation steps it after a validation
+        """Update the learning rate after an optimizer step, unless the schedule is a MonitoredSchedule."""
+        if not isinstance(scheduler, MonitoredSchedule):  # StepOnValidation steps monitored schedules
             cast(LRScheduler, scheduler).step()
 
     def on_before_optimizer_step(self, optimizer: Optimizer) -> None:
-        """Make gradients the mean over the batches of this update, before the gradient treatment."""
+        """Scale the gradients to their mean over the batches of this update, before the gradient treatment."""
         # Lightning divides by batch.accumulate even if the last update of an epoch has fewer batches
         full = self.trainer.accumulate_grad_batches
         if (share := full / (self.trainer.fit_loop.epoch_loop.batch_idx % full + 1)) != 1:
             torch._foreach_mul_([p.grad for p in self.model.parameters() if p.grad is not None], share)
 
     def configure_gradient_clipping(self, *_: object, **__: object) -> None:
-        """Treat the gradients, which are no longer scaled, before the optimizer step."""
+        """Apply the gradient treatment to the gradients before the optimizer step. They are already unscaled."""
         parameters = list(self.model.parameters())
         self.gradient.before_step(parameters, step=self.global_step, seed=self.seed, log=self._log_gradient)
 
     def optimizer_step(self, *arguments: Any, **keywords: Any) -> None:
-        """Take an optimizer step, then treat the weights."""
+        """Take an optimizer step, then let the gradient treatment change the weights."""
         super().optimizer_step(*arguments, **keywords)
         self.gradient.after_step(list(self.model.parameters()), self._log_step)
 
@@ -293,46 +293,47 @@ class CTCTask(pl.LightningModule):
         self._log_step(name, value)
 
     def _log_step(self, name: str, value: float | torch.Tensor) -> None:
-        """Add a value to its mean over the epoch, if it is finite. Lightning's `log` would take 0.2 ms."""
-        # numbers stay on the CPU, because moving them would wait for the device
+        """Add a value to its running mean over the epoch if it is finite. Lightning's `log` would take 0.2 ms."""
+        # plain numbers stay on the CPU, because moving them would wait for the device
         value = torch.as_tensor(value).detach().float()
         finite = value.isfinite()
         total, steps = self.sums.get(name, (0.0, 0))
         self.sums[name] = total + value.where(finite, 0.0), steps + finite
 
     def on_train_epoch_end(self) -> None:
-        """Log the means over the epoch's steps. Lightning calls this after the epoch's validation."""
+        """Log the means of step values over the epoch. Lightning calls this after the epoch's validation."""
         for name, (total, steps) in self.sums.items():
             self.log(name, total / steps, on_step=False, on_epoch=True, batch_size=1)
         self.sums = {}
 
     def on_save_checkpoint(self, checkpoint: Checkpoint) -> None:
-        """Add the alphabet, because without it the outputs of the model have no meaning."""
+        """Add the alphabet to the checkpoint, because the model's outputs have no meaning without it."""
         checkpoint["alphabet"] = self.alphabet.state()
 
     def on_load_checkpoint(self, checkpoint: Checkpoint) -> None:
-        """Raise ValueError if the checkpoint has another alphabet."""
+        """Raise ValueError if the checkpoint's alphabet differs from the task's."""
         self.alphabet.check_state(checkpoint.get("alphabet"))
 
     def _log_frame_rates(
         self, name: str, log_probs: torch.Tensor, lengths: torch.Tensor, batch: Batch, **options: Any
     ) -> None:
-        """Log the loss's rates over frames; every frame of an epoch has the same weight in their means."""
+        """Log the frame-level rates of the loss. Every frame of an epoch has the same weight in their means."""
         frames = max(1, int(lengths.sum()))
         for key, rate in self.loss.frame_rates(log_probs.detach(), lengths, batch).items():
             self.log(f"{name}/{key}", rate, on_epoch=True, batch_size=frames, sync_dist=True, **options)
 
 
 def task_of(module: pl.LightningModule) -> CTCTask:
-    """Cast Lightning's module to a task. A benchmark may pass another module with the same attributes."""
+    """Cast a LightningModule to CTCTask. A benchmark may pass another module with the same attributes."""
     return cast(CTCTask, module)
 
 
 class StepOnValidation(pl.Callback):
-    """Steps a MonitoredSchedule after each validation during training, with the value that its `monitor` names.
+    """Steps a MonitoredSchedule after each validation during training, with the value named by its `monitor`.
 
-    Lightning itself would step it after writing the epoch's checkpoint, and a run resumed from that checkpoint would
-    miss the step. Callbacks that write checkpoints come after this one, so they save the stepped schedule.
+    Lightning itself would step the schedule after writing the epoch's checkpoint, and a run resumed from that
+    checkpoint would miss the step. Callbacks that write checkpoints run after this one, so they save the schedule after
+    its step.
     """
 
     def on_validation_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
@@ -346,7 +347,7 @@ class StepOnValidation(pl.Callback):
 
 
 def ends_update(trainer: pl.Trainer, batch_idx: int) -> bool:
-    """Return whether the gradients accumulated so far become an update after batch `batch_idx` of the epoch."""
+    """Return whether an optimizer step follows batch `batch_idx` of the epoch, so no more gradients accumulate."""
     return (batch_idx + 1) % trainer.accumulate_grad_batches == 0 or batch_idx + 1 == trainer.num_training_batches
 
 

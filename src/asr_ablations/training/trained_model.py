@@ -1,4 +1,4 @@
-"""Load a trained model from a run folder. The folder may come from a stranger, so nothing in it is executed."""
+"""Load a trained model from a run folder. Nothing in the folder is executed, because it may come from a stranger."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -19,7 +19,7 @@ from asr_ablations.runs.reader import first_line, read_checkpoint, read_config
 from asr_ablations.runs.status import why_unfinished
 from asr_ablations.tools.files import sha256
 from asr_ablations.training.assembly import assemble
-from asr_ablations.training.auxiliary import is_auxiliary
+from asr_ablations.training.auxiliary import is_auxiliary, is_head
 from asr_ablations.training.checkpoints import FOR_TRAINING_ONLY
 from asr_ablations.training.contracts import Checkpoint
 from asr_ablations.training.task import CTCTask
@@ -27,7 +27,7 @@ from asr_verdicts.errors import UsageError, choices
 
 
 class Trained(NamedTuple):
-    """A trained task in evaluation mode on the CPU, with its data, which are not read yet, and its files."""
+    """A trained task in evaluation mode on the CPU, with its config, its data (not yet read) and its files."""
 
     cfg: DictConfig
     task: CTCTask
@@ -37,16 +37,16 @@ class Trained(NamedTuple):
 
 
 def load_run(path: str | Path, checkpoint: str = "last", root: str | None = None) -> Trained:
-    """Load the trained model of a run. path: the run folder, or a .ckpt in it. root: replaces the config's data.root.
+    """Load a run's trained model. path: the run folder, or a .ckpt file in it. root: replaces the config's data.root.
 
-    Raise UsageError if the run is not finished (unless `path` is a .ckpt), if its config builds anything but
+    Raise UsageError if the run is not finished (unless `path` is a .ckpt file), if its config would build anything but
     components, or if the checkpoint is damaged, does not fit or contains more than weights and plain data.
     """
     folder, file = find(Path(path), checkpoint)
     cfg = checked_config(folder)
     if root is not None:
         cfg.data.root = root
-    # an optimizer's state is twice as large as the weights, so it is freed before the model is built
+    # the optimizer state is twice as large as the weights, so it is freed before the model is built
     weights = {key: value for key, value in read_checkpoint(file).items() if key not in FOR_TRAINING_ONLY}
     try:
         task, data = assemble(cfg, build(cfg.data), _restore_alphabet(cfg, weights, file))
@@ -67,11 +67,11 @@ def _restore_alphabet(cfg: DictConfig, weights: Checkpoint, file: Path) -> Alpha
     try:
         return factory.restore(weights["alphabet"])
     except (KeyError, TypeError, ValueError) as error:
-        raise UsageError(f"{file}: it holds no alphabet of this run's kind") from error
+        raise UsageError(f"{file}: it contains no alphabet of the kind in this run's config") from error
 
 
 def find(path: Path, checkpoint: str) -> tuple[Path, Path]:
-    """Return the run folder and the checkpoint that a path means. Raise UsageError if one of them is missing."""
+    """Return the run folder and checkpoint file for a path to either. Raise UsageError if one of them is missing."""
     if checkpoint not in ("last", "best"):
         raise choices("checkpoint", checkpoint, ("last", "best"))
     if path.suffix == ".ckpt":
@@ -84,7 +84,7 @@ def find(path: Path, checkpoint: str) -> tuple[Path, Path]:
     if not (path / CONFIG).is_file():
         raise UsageError(f"{path}: not a run folder (it has no {CONFIG}); expected outputs/<sweep>/<run>")
     if reason := why_unfinished(path):
-        raise UsageError(f"{path}: this run is not finished: {reason} (to use it anyway, name a .ckpt in it)")
+        raise UsageError(f"{path}: this run is not finished: {reason} (to use it anyway, pass a .ckpt in it)")
     file = path / CHECKPOINTS / f"{checkpoint}.ckpt"
     if not file.is_file():
         raise UsageError(f"{path}: it has no {CHECKPOINTS}/{checkpoint}.ckpt")
@@ -92,11 +92,11 @@ def find(path: Path, checkpoint: str) -> tuple[Path, Path]:
 
 
 def checked_config(folder: Path) -> DictConfig:
-    """Read and check a run's config. Raise UsageError if it is damaged or builds anything but components."""
+    """Read and check a run's config. Raise UsageError if it is damaged or would build anything but components."""
     cfg, file = OmegaConf.create(read_config(folder)), folder / CONFIG
     try:
         if "model" not in cfg or "data" not in cfg:
-            raise UsageError(f"{file}: not the config of a run: it names no model or no data")
+            raise UsageError(f"{file}: not the config of a run: it has no `model` or no `data`")
         fill(cfg)
         check(cfg)
     except (OmegaConfBaseException, AttributeError) as error:
@@ -104,16 +104,16 @@ def checked_config(folder: Path) -> DictConfig:
     return cfg
 
 
-NAMED = 4  # problems that a message names; it counts the others
-EXTRA = "_extra_state"  # end of the key of a module's state that is not weights and follows from the config
+NAMED = 4  # number of problems that a message lists; further ones are only counted
+EXTRA = "_extra_state"  # suffix of keys with module state that is not weights and follows from the config
 
 
 def start_from(task: CTCTask, file: Path, expected: str, parts: Sequence[str] | None) -> None:
     """Copy weights and running statistics from a checkpoint to the task's model.
 
-    expected: the SHA-256 that the file must have. parts: names of the layers to copy, as in model.txt, for example
-    `recurrent` or `recurrent.0`; None copies all but an auxiliary loss, whose name is `auxiliary`. Raise UsageError for
-    another file, and for weights that do not fit.
+    expected: SHA-256 that the file must have. Raise UsageError if it differs or if the weights do not fit.
+    parts: names of the layers to copy, as in model.txt, for example `recurrent` or `recurrent.0`. None copies all
+      layers except an auxiliary loss, whose name is `auxiliary`.
     """
     if (actual := sha256(file)) != expected:
         raise UsageError(f"weights_sha256={expected}: the SHA-256 of {file} is {actual}")
@@ -129,14 +129,14 @@ def start_from(task: CTCTask, file: Path, expected: str, parts: Sequence[str] | 
             raise choices("weights_parts", part, sorted({key.partition(".")[0] for key in model}))
     chosen = _choose_parts(model, parts)
     if problems := _compare(chosen, _choose_parts(given, parts)):
-        hint = "" if parts else " (weights_parts=[…] takes the parts that fit)"
+        hint = "" if parts else " (weights_parts=[…] copies only the parts that fit)"
         raise UsageError(f"{file}: does not fit this model: {problems}{hint}")
-    last = next((key for key in reversed(model) if not is_auxiliary(key)), "").rpartition(".")[0]
-    if any(key.startswith(f"{last}.") or is_auxiliary(key) for key in chosen):
+    last = next((key for key in reversed(model) if not is_head(key)), "").rpartition(".")[0]
+    if any(key.startswith(f"{last}.") or is_head(key) for key in chosen):
         try:
             task.alphabet.check_state(checkpoint.get("alphabet"))
         except ValueError as error:
-            raise UsageError(f"{file}: {error}; name the parts without {last} in weights_parts") from error
+            raise UsageError(f"{file}: {error}; list the parts without {last} in weights_parts") from error
     task.model.load_state_dict({key: given[key] for key in chosen}, strict=False)
 
 

@@ -1,4 +1,4 @@
-"""The web page, and the request by which it sends a recording and receives the transcript."""
+"""Serve the transcription web page, and answer the page's uploads with transcripts."""
 
 import asyncio
 import socket
@@ -30,15 +30,15 @@ HEADERS = {
     "Referrer-Policy": "no-referrer",
     "Cache-Control": "no-store",
 }
-UPLOAD_SECONDS = 120.0  # seconds within which an upload must arrive
+UPLOAD_SECONDS = 120.0  # time limit for an upload to arrive
 BODY = "application/octet-stream"
-"""Content type of a recording. Pages of other sites cannot send it, unlike the content types of HTML forms."""
+"""Content type required of uploads. Unlike the types that HTML forms send, browsers refuse it to other sites' pages."""
 
 
 def application(recognise: Recogniser, *, megabytes: float, minutes: float) -> FastAPI:
-    """Return the web application. megabytes, minutes: largest size and duration of a recording.
+    """Build the web application. megabytes, minutes: maximum size and duration of a recording.
 
-    Requests for other host names than localhost are refused, because another site's name may resolve to 127.0.0.1.
+    Only the hosts localhost and 127.0.0.1 are accepted, because another site's name may resolve to 127.0.0.1.
     """
     app = FastAPI(title="asr-ablations", docs_url=None, redoc_url=None, openapi_url=None)
     app.add_middleware(TrustedHostMiddleware, allowed_hosts=["127.0.0.1", "localhost"])
@@ -63,7 +63,7 @@ def application(recognise: Recogniser, *, megabytes: float, minutes: float) -> F
     @app.post("/transcribe")
     async def transcribe(request: Request) -> dict[str, object]:
         if request.headers.get("content-type") != BODY:
-            raise HTTPException(415, f"expected the type {BODY}")
+            raise HTTPException(415, f"expected the content type {BODY}")
         if len(waiting) >= MOST:
             raise HTTPException(503, f"{MOST} recordings are waiting; try again later", {"Retry-After": "10"})
         waiting.add(request)
@@ -79,7 +79,7 @@ def application(recognise: Recogniser, *, megabytes: float, minutes: float) -> F
                 await asyncio.wait_for(_save(request, path, round(megabytes * 1e6)), UPLOAD_SECONDS)
             except asyncio.TimeoutError as error:
                 raise HTTPException(408, f"the recording did not arrive within {UPLOAD_SECONDS:g} s") from error
-            except ClientDisconnect as error:  # the response is not read by anyone
+            except ClientDisconnect as error:  # the client has gone and never sees this response
                 raise HTTPException(400, "the recording did not arrive") from error
             async with recogniser_lock:
                 try:
@@ -92,7 +92,7 @@ def application(recognise: Recogniser, *, megabytes: float, minutes: float) -> F
 
 
 async def _save(request: Request, path: Path, limit: int) -> None:
-    """Write the body of a request to a file. Raise HTTPException if it is empty or exceeds `limit` bytes."""
+    """Write a request's body to a file. Raise HTTPException if the body is empty or larger than `limit` bytes."""
     too_large = HTTPException(413, f"the recording is over {limit / 1e6:g} MB")
     announced = request.headers.get("content-length", "")
     if announced.isdigit() and int(announced) > limit:
@@ -117,19 +117,19 @@ def _transcribe(recognise: Recogniser, path: Path, minutes: float) -> dict[str, 
     return {**transcript.content(), "srt": as_srt(transcript), "doubt": doubt(transcript.words)}
 
 
-HOST = "127.0.0.1"  # the loopback address, because without a login other machines must not reach the page
-MOST = 64  # recordings that may arrive or wait at the same time; further ones get status 503
-CONNECTIONS = 1024  # largest number of connections at the same time
+HOST = "127.0.0.1"  # loopback only: the page has no login, and other machines must not reach it
+MOST = 64  # maximum number of recordings that upload or wait at once; further uploads get status 503
+CONNECTIONS = 1024  # maximum number of simultaneous connections
 
 
 def serve(cfg: DictConfig) -> None:
-    """Serve the page until the process is interrupted. Raise UsageError if the port cannot be used."""
+    """Serve the transcription page until the process is interrupted. Raise UsageError if the port cannot be used."""
     give_memory_back()
     with socket.socket() as listener:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             listener.bind((HOST, cfg.port))
-            listener.listen()  # before the address is printed, so that early requests are accepted
+            listener.listen()  # listen before the address is printed, because a client may connect at once
         except OSError as error:
             raise UsageError(f"port={cfg.port}: {error.strerror}; expected a free port, or 0 for any") from error
         app = application(load_recogniser(cfg), megabytes=cfg.limits.megabytes, minutes=cfg.limits.minutes)
@@ -138,7 +138,7 @@ def serve(cfg: DictConfig) -> None:
 
 
 def configuration(app: FastAPI, end_seconds: int = 10) -> uvicorn.Config:
-    """Return the server's settings. end_seconds: time that running requests get to finish when the server ends."""
+    """Return uvicorn's settings. end_seconds: time for open requests to finish when the server shuts down."""
     return uvicorn.Config(
         app,
         log_level="warning",

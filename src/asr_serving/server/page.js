@@ -9,7 +9,7 @@ function report(status, error = "") {
   at("error").textContent = error;
 }
 
-/* Encode Float32 blocks as a 16-bit mono WAV file, which the server can read in any case, unlike what browsers record. */
+/* Encode Float32 blocks as a 16-bit mono WAV file, because the server cannot read every format that browsers record. */
 function wav(blocks, rate) {
   const count = blocks.reduce((sum, block) => sum + block.length, 0);
   const view = new DataView(new ArrayBuffer(44 + 2 * count));
@@ -34,7 +34,7 @@ async function start() {
   const stream = await navigator.mediaDevices.getUserMedia({ audio: { channelCount: 1 } });
   const context = new AudioContext();
   const source = context.createMediaStreamSource(stream);
-  // An AudioWorklet would need a separate file; this old kind of node works in every browser.
+  // An AudioWorklet would need a separate file. This older node needs none, and every browser supports it.
   const tap = context.createScriptProcessor(4096, 1, 1);
   const blocks = [];
   tap.onaudioprocess = (event) => {

@@ -1,4 +1,4 @@
-"""The answer of a comparison: a table with a row per arm, sorted by outcome, and the findings in a few lines."""
+"""The answer to a comparison: a table with one row per arm, sorted by outcome, and the findings in a few sentences."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -22,22 +22,22 @@ from asr_verdicts.table_columns import rate_rows, value_of
 from asr_verdicts.verdict import EQUIVALENT, SHOWN, Outcome, Verdict
 from asr_verdicts.warnings import seed_noise_text
 
-# outcomes in the order of the table
+# order in which the answer's table lists the outcomes
 ORDER: tuple[Outcome, ...] = (
     "worse", "better", "interaction shown", "equivalent", "typical runs equivalent", "not shown",
     "no interaction shown", "open", "undecided", "not learned",
 )  # fmt: skip
-LONGEST = 19  # longest heading, in characters, that may name the baseline; an interval is as long
-SENTENCES = 2  # largest number of verdicts that get a sentence each; more verdicts are grouped by outcome
+LONGEST = 19  # maximum number of characters of a heading that names the baseline, as wide as an interval
+SENTENCES = 2  # maximum number of verdicts that get one sentence each; more verdicts are grouped by outcome
 
 
 @dataclass(frozen=True)
 class AnswerRow:
-    """The cells of an arm, or of an effect of crossed factors. A cell without a value is "".
+    """A row of the answer's table, for an arm or for an effect of crossed factors. A cell without a value is "".
 
-    - rate: mean ± standard deviation over seeds
-    - level: level of the interval in percent; 0 without an interval
-    - outcome: outcome of the verdict; "" for the baseline and for the arms of crossed factors
+    - rate: error rate as mean ± standard deviation over seeds
+    - level: confidence level of the interval in percent; 0 if there is no interval
+    - outcome: the verdict's outcome; "" for the baseline and for the arms of crossed factors
     """
 
     name: str
@@ -50,7 +50,7 @@ class AnswerRow:
 
 
 def answer_rows(comparison: Comparison) -> list[AnswerRow]:
-    """Return a row for the baseline, followed by the arms sorted by outcome and size of the difference."""
+    """Return the baseline's row, followed by the other arms' rows, sorted by outcome and size of the difference."""
     metric = find_metric(comparison.metric)
     of_arms = {each.arm: each for each in _sort_verdicts(comparison.answer) if each.question.kind == "arm"}
     places = [comparison.baseline, *of_arms]
@@ -69,7 +69,7 @@ def answer_rows(comparison: Comparison) -> list[AnswerRow]:
 
 
 def effect_rows(comparison: Comparison) -> list[AnswerRow]:
-    """Return a row for each effect of crossed factors, in the order of the questions; empty for other arms."""
+    """Return one row per effect of crossed factors, in the order of the questions; empty if no factors are crossed."""
     effects = [each for each in comparison.answer if each.question.kind != "arm"]
     metric, kinds = find_metric(comparison.metric), {"interaction": "interaction: "}
     return [_answer_row(f"{kinds.get(each.question.kind, '')}{each.arm}", 0, "", each, metric) for each in effects]
@@ -97,9 +97,9 @@ def _answer_row(name: str, runs: int, rate: str, verdict: Verdict | None, metric
 
 
 def answer_tables(comparison: Comparison) -> list[Section]:
-    """Return a table with the rate of each arm, its difference to the baseline, and the interval that decides.
+    """Return a table with each arm's rate, its difference to the baseline, and the interval behind its verdict.
 
-    The effects of crossed factors are in a second table. Columns without any value are left out.
+    Effects of crossed factors get a second table. Columns without any value are omitted.
     """
     rows, effects = answer_rows(comparison), effect_rows(comparison)
     relative = any(verdict.scale is RELATIVE for verdict in comparison.answer)
@@ -119,7 +119,7 @@ def answer_tables(comparison: Comparison) -> list[Section]:
 def _tabulate(
     rows: Sequence[AnswerRow], first: Mapping[str, Callable[[AnswerRow], str]], relative: bool, interval: str
 ) -> Section:
-    """Build a table with the first columns, difference, interval and verdict, and the level if it varies."""
+    """Build a table with the columns `first`, then difference, interval, level (if it varies) and verdict."""
     several = len({row.level for row in rows} - {0}) > 1
     columns: dict[str, Callable[[AnswerRow], str]] = {
         **first,
@@ -132,7 +132,7 @@ def _tabulate(
 
 
 def set_line(comparison: Comparison) -> str:
-    """Describe the set that decides: its size, and the seeds per arm."""
+    """Describe the test set that decides the verdicts: its name, its size, and the number of seeds per arm."""
     if not comparison.set:
         return ""
     rows = [row for row in rate_rows(comparison) if row["set"] == comparison.set and row["n"]]
@@ -146,7 +146,7 @@ def set_line(comparison: Comparison) -> str:
 
 
 def finding_lines(comparison: Comparison) -> list[str]:
-    """Describe the findings and then the runs. More than SENTENCES verdicts are grouped by outcome."""
+    """Return one sentence per verdict. More than SENTENCES verdicts are grouped by outcome, with notes on the runs."""
     answer, metric = comparison.answer, find_metric(comparison.metric)
     if len(answer) <= SENTENCES:
         return [verdict.sentence for verdict in answer]
@@ -162,13 +162,13 @@ def finding_lines(comparison: Comparison) -> list[str]:
     noise = seed_noise_text(comparison.evidence, comparison.arms, comparison.design)
     undecided = any(verdict.outcome == "undecided" for verdict in answer)
     arms = {name for verdict in answer for name in verdict.question.weights}
-    warned = {shared_start(arm) for arm in comparison.arms if arm.name in arms}  # the warnings already contain these
+    warned = {shared_start(arm) for arm in comparison.arms if arm.name in arms}  # already part of the warnings
     notes = [note for verdict in answer for note in (scope_text(verdict), *notes_on_runs(verdict, comparison.arms))]
     return [*lines, *(f"{note}." for note in dict.fromkeys([noise * undecided, *notes]) if note and note not in warned)]
 
 
 def _group_of(verdict: Verdict, metric: Metric) -> tuple[str, str]:
-    """Return the heading of the group that a verdict belongs to, and the sentence after the names."""
+    """Return the heading of the group to which a verdict belongs, and the sentence that follows the group's arms."""
     if verdict.outcome in SHOWN:
         return verdict.outcome.capitalize(), grade_text(verdict, metric)
     if verdict.outcome in EQUIVALENT:
@@ -183,7 +183,7 @@ def _group_of(verdict: Verdict, metric: Metric) -> tuple[str, str]:
 
 
 def evidence_lines(comparison: Comparison) -> list[str]:
-    """Describe what the intervals cover, and the test with its reason."""
+    """Return sentences that explain what the intervals cover, which test was used, and why."""
     answer, evidence = comparison.answer, comparison.evidence
     tested = [verdict for verdict in answer if verdict.estimate is not None and not verdict.reason]
     if not answer:
@@ -205,7 +205,7 @@ def evidence_lines(comparison: Comparison) -> list[str]:
 
 
 def _describe_coverage(verdict: Verdict) -> str:
-    """Describe the variation that the interval covers."""
+    """Describe which variation, such as new seeds or new speakers, a verdict's interval covers."""
     estimate, units = verdict.estimate, units_text(verdict)
     assert estimate is not None
     if estimate.paired and not estimate.speakers:

@@ -1,4 +1,4 @@
-"""The report on a comparison, which the terminal, the files and the web page show."""
+"""The report on a comparison, which is printed, written to files and shown on a web page."""
 
 import math
 from dataclasses import asdict, dataclass, field
@@ -14,7 +14,7 @@ from asr_verdicts.scales import MOST_LOG
 from asr_verdicts.table_columns import TableRow, rate_rows, validation_rows
 from asr_verdicts.verdict import Verdict
 
-# columns of a verdict's row, each with the path of its value in a Verdict if the name differs
+# columns of a verdict's row in comparison.json, as `name` or `name=path`; the path leads to the value in a Verdict
 COLUMNS = (
     "arm", "baseline", "kind=question.kind", "set", "metric", "primary",
     "baseline_mean=baseline_rate", "arm_mean=rate", "difference", "low", "high", "level",
@@ -32,13 +32,13 @@ COLUMNS = (
 
 @dataclass(frozen=True)
 class Report:
-    """A report on a comparison.
+    """A comparison with the tables, sentences and file contents that report it.
 
-    - sections: sections that are not empty, in the order of reading
+    - sections: nonempty sections, in reading order
     - rows: rows of table.csv
-    - content: content of comparison.json. It depends only on the results, so equal results give identical files.
-    - timing: content of timing.json; None if no times are known
-    - answer: tables that the terminal shows with the verdicts
+    - content: contents of comparison.json, which depend only on the results: equal results give identical files
+    - timing: contents of timing.json; None if no times are known
+    - answer: tables that the terminal shows between the table of arms and the verdicts
     - ranking: table that the terminal shows instead of the table of arms
     """
 
@@ -52,13 +52,13 @@ class Report:
 
 
 def report_verdicts(comparison: Comparison) -> Report:
-    """Return the report on systems of which only the hypotheses are known."""
+    """Return the report on a comparison of systems for which only hypotheses are given."""
     sections = [section for section in verdict_sections(comparison) if section.rows or section.lines]
     return Report(comparison, sections, rate_rows(comparison), verdict_content(comparison))
 
 
 def verdict_content(comparison: Comparison) -> Json:
-    """Return the content of comparison.json, which has everything except the records in the run folders."""
+    """Return the contents of comparison.json, except for values that only run folders contain."""
     layout, evidence = comparison.design.layout, comparison.evidence
     return {
         "title": comparison.title,
@@ -90,7 +90,7 @@ def verdict_content(comparison: Comparison) -> Json:
 
 
 def _list_runs(arm: Arm, scored: str) -> list[Json]:
-    """Return the runs of an arm. A run is given by its folder name or its file of hypotheses."""
+    """Return an arm's runs, each with its seed, its id, and its folder name or hypothesis file."""
     return [
         {"folder": run.folder if scored else run.folder.name, "seed": run.seed, "id": run.summary.id}
         for run in arm.runs
@@ -98,15 +98,15 @@ def _list_runs(arm: Arm, scored: str) -> list[Json]:
 
 
 def contrast_row(verdict: Verdict) -> Json:
-    """Return the row of a verdict in comparison.json, with rates as fractions.
+    """Return a verdict's row in comparison.json, with rates as fractions.
 
-    - low, high: interval in points; None without an interval
+    - low, high: interval of the difference; None if there is no interval
     - relative: difference as a fraction of the baseline's rate
-    - margin: margin on the scale `scale`
+    - margin: equivalence margin, on the scale that `scale` names
     - superiority: probability that a run of the arm is better than a run of the baseline
     """
     row = {name: read_path(verdict, path or name) for name, _, path in (column.partition("=") for column in COLUMNS)}
-    if (relative := verdict.relative) is not None:  # a difference of logarithms
+    if (relative := verdict.relative) is not None:  # a difference of logarithms of rates
         row |= {"relative": math.expm1(relative.value)}
         row |= {"relative_low": _ratio(relative.low), "relative_high": _ratio(relative.high)}
     return row

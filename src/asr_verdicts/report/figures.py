@@ -1,4 +1,4 @@
-"""Figures of error rates: dots for seeds, intervals of differences, planned looks."""
+"""Figures of error rates (one dot per seed), of differences with their intervals, and of planned looks."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -35,9 +35,9 @@ from asr_verdicts.verdict import SHOWN, Outcome, Verdict
 
 
 def draw_seeds(comparison: Comparison, folder: Path) -> list[Path]:
-    """Draw the figure seeds: a panel per metric, with a strip for each arm and set and a dot for each seed.
+    """Draw a panel for each metric, with a strip for each arm and set, and a dot for each seed.
 
-    If there is a single arm, the first validation set is shown, too.
+    If there is only one arm, the figure also shows the first validation set.
     """
     arms, alone = comparison.arms, len(comparison.arms) == 1
     sets = measured_sets(LOSS, comparison.runs) if alone else comparison.sets
@@ -60,16 +60,16 @@ def draw_seeds(comparison: Comparison, folder: Path) -> list[Path]:
         panel.set_xlim(-0.6, len(names) - 0.4)
         panel.set_ylabel(f"{metric.label} in {metric.unit}")
         panel.grid(False, axis="x")
-    explain = figure.suptitle if alone else figure.supxlabel  # several arms have a legend above
+    explain = figure.suptitle if alone else figure.supxlabel  # the legend of several arms is above
     explain("a dot per seed; line and band: mean ± standard deviation", fontsize=8)
     legend(figure, axes[0])
     return save(figure, folder, "seeds")
 
 
 def draw_differences(comparison: Comparison, folder: Path) -> list[Path]:
-    """Draw the difference for each question with its interval. The marker is filled if a difference is shown.
+    """Draw each question's difference and interval, with a filled marker if the difference is shown.
 
-    Sets that only describe are below the set that decides.
+    Verdicts on the set that decides are above the results on the other test sets.
     """
     verdicts = [verdict for verdict in comparison.verdicts if verdict.low is not None]
     if not verdicts:
@@ -112,11 +112,11 @@ STATES: dict[Outcome, tuple[str, str]] = {
     "typical runs equivalent": (COLOURS[0], "s"),
     "undecided": (COLOURS[4], "D"),
     "interaction shown": (COLOURS[3], "P"),
-}  # colour and marker of each final outcome; other outcomes are grey circles
+}  # colour and marker of each outcome; other outcomes are drawn as grey circles
 
 
 def draw_looks(comparison: Comparison, folder: Path) -> list[Path]:
-    """Draw the planned looks: a panel per question, over the number of seeds; nothing without a plan."""
+    """Draw one panel per question, with its interval at each planned look. Draw nothing if there is no plan."""
     rows = look_rows(comparison)
     if not rows:
         return []
@@ -172,17 +172,17 @@ def _draw_bar(panel: Axes, x: float, ends: Sequence[float], colour: str, reach: 
         panel.plot(x, place, marker=arrow if beyond else "_", color=colour, markersize=5 if beyond else 8)
 
 
-# function that draws a figure into a folder and returns its files, or no file if the comparison lacks the data
+# function that draws a figure into a folder and returns the written files, none if the comparison lacks the data
 Draw = Callable[[Comparison, Path], list[Path]]
 FIGURES: dict[str, Draw] = {
     "differences": draw_differences,
     "seeds": draw_seeds,
     "looks": draw_looks,
-}  # functions by the name of the figure, in the order of drawing
+}  # by figure name, in drawing order
 
 
 def write_figures(comparison: Comparison, folder: Path, figures: Mapping[str, Draw]) -> list[Path]:
-    """Draw figures into a folder as PNG, SVG and PDF, and return their paths."""
+    """Draw figures into a folder as PNG, SVG and PDF files, and return the files' paths."""
     folder.mkdir(parents=True, exist_ok=True)
     paths = []
     with rc_context(LOOK), progress_bar("drawing", len(figures)) as advance:

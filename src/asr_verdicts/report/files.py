@@ -1,4 +1,4 @@
-"""The text files of a comparison: tables, the methods paragraph, comparison.json and timing.json."""
+"""Write a comparison's text files: tables, the methods paragraph, comparison.json and timing.json."""
 
 import math
 from pathlib import Path
@@ -15,15 +15,16 @@ from asr_verdicts.terminal import harmless
 
 
 def write_texts(report: Report, folder: Path) -> list[Path]:
-    """Write all text files and return their paths. CSV and JSON have unrounded numbers, with rates as fractions.
+    """Write all text files and return their paths. CSV and JSON contain unrounded numbers, with rates as fractions.
 
-    Raises UsageError if the folder has one of these files but no comparison.json, because another program wrote it.
+    Raises UsageError if one of these files exists without a comparison.json, because another program must have
+    written it.
     """
     folder.mkdir(parents=True, exist_ok=True)
     paths = [folder / name for name in ("table.md", "table.csv", "table.tex", "appendix.tex", "comparison.json")]
     others = [path for path in (*paths, folder / "index.html") if path.exists()]
     if others and not paths[4].exists():
-        raise UsageError(f"{others[0]}: not written by a comparison, and would be replaced; --out names another folder")
+        raise UsageError(f"{others[0]}: not written by a comparison, and would be replaced; --out sets another folder")
     write_json(paths[4], plain(report.content))
     write(paths[0], harmless(markdown(report)))
     rows = [
@@ -42,7 +43,7 @@ def write_texts(report: Report, folder: Path) -> list[Path]:
 
 
 def plain(value: object) -> object:
-    """Convert a value for JSON: paths to text, NumPy scalars to numbers, and nan and infinities to null."""
+    """Convert a value to JSON types: paths to strings, NumPy scalars to numbers, and nan and infinities to null."""
     if isinstance(value, dict):
         return {str(key): plain(child) for key, child in value.items()}
     if isinstance(value, (list, tuple)):

@@ -1,4 +1,4 @@
-"""A comparison in Markdown."""
+"""Format a report as Markdown."""
 
 from collections.abc import Sequence
 
@@ -8,7 +8,7 @@ from asr_verdicts.report.section import Section
 
 
 def markdown(report: Report) -> str:
-    """Return the whole report in Markdown."""
+    """Return the whole report as a Markdown document."""
     parts = [f"# {report.comparison.title}", *preamble(report.comparison)]
     for section in report.sections:
         parts += [f"## {section.heading}", *body(section)]
@@ -16,7 +16,7 @@ def markdown(report: Report) -> str:
 
 
 def preamble(comparison: Comparison) -> list[str]:
-    """Return paragraphs with the question, its source, the scored texts, the factor and the baseline."""
+    """Return paragraphs on the question, its source, how hypotheses were scored, the factor and the baseline."""
     question = [comparison.question] if comparison.question else []
     source = [f"Source: {comparison.design.layout.declared.source}"] if comparison.design.layout.declared.source else []
     factor = ", ".join(comparison.design.layout.factor) or "none"
@@ -25,13 +25,13 @@ def preamble(comparison: Comparison) -> list[str]:
 
 
 def body(section: Section) -> list[str]:
-    """Return the table of a section with its lines below, or the lines as a list if there is no table."""
+    """Return a section's table with its lines below, or the lines as a Markdown list if there is no table."""
     if not section.rows:
         return ["\n".join(f"- {line}" for line in section.lines)] if section.lines else []
     return [table(section.head, section.rows), *(["\n".join(section.lines)] if section.lines else [])]
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Return a Markdown table whose first column is aligned left and whose other columns are aligned right."""
+    """Return a Markdown table with a left-aligned first column and right-aligned other columns."""
     lines = [head, ["---", *["---:"] * (len(head) - 1)], *rows]
     return "\n".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |" for line in lines)

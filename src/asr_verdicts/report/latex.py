@@ -1,4 +1,4 @@
-"""A comparison in LaTeX with `booktabs`: a table for a paper, and all tables for its appendix."""
+"""Format a comparison as LaTeX with `booktabs`: one table for a paper, and all tables for the paper's appendix."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -17,29 +17,29 @@ SPECIAL = {
     "−": "$-$", "–": "--", "α": r"$\alpha$", "[": "{[}", "]": "{]}",
 }  # fmt: skip
 HEAD = "% In the preamble: \\usepackage{booktabs}\n"
-SETS_PER_TABLE = 2  # number of test sets side by side; further sets are below
-# characters in a line of the appendix, with two between columns, which is 17 cm in \small. A wider table is split, and
-# each part repeats the first columns.
+SETS_PER_TABLE = 2  # number of test sets side by side; further sets go below
+# maximum width of an appendix table in characters, including two between columns, which is 17 cm in \small
+# A wider table is split into parts, which all repeat the first columns.
 MOST_CHARACTERS = 100
 SHOWN_MARK, EQUAL_MARK = r"\dagger", r"\ddagger"
-# cells that are aligned right: numbers, with a deviation or an interval
+# matches cells to align right: numbers, with or without a deviation or an interval
 NUMBER = re.compile(r"(?:[\d\s.,%()+<±–−-]|to|of|NA|inf|e[+-]\d)*")
 
 
 def escape(text: str) -> str:
-    """Escape the text so that LaTeX prints it literally. Brackets get braces, because `\\\\ [` would read a length."""
+    """Escape text for LaTeX. Brackets get braces, because LaTeX would read a bracket after `\\\\` as a length."""
     return re.sub("|".join(map(re.escape, SPECIAL)), lambda match: SPECIAL[match.group()], harmless(text))
 
 
 def in_a_cell(text: str) -> str:
-    """Escape the text, and write minus signs instead of hyphens before numbers."""
+    """Escape a table cell for LaTeX, and replace hyphens before numbers with minus signs."""
     return re.sub(r"(?<![\w.)-])-(?=[\d.]|inf)", "$-$", escape(text))
 
 
 def paper_table(comparison: Comparison) -> str:
-    """Return a table with mean ± standard deviation of each arm on each test set, and the difference to the baseline.
+    """Return a table of each arm's mean ± standard deviation on each test set, and its difference to the baseline.
 
-    A difference has its interval, and a mark if the difference is shown or the arms are equivalent.
+    Each difference has its interval, and a mark if the difference is shown or the arms are equivalent.
     """
     by_set = {name: [row for row in rate_rows(comparison) if row["set"] == name] for name in comparison.sets}
     parts = [list(by_set)[start : start + SETS_PER_TABLE] for start in range(0, len(by_set), SETS_PER_TABLE)]
@@ -93,7 +93,7 @@ def _format_rate(row: TableRow, metric: Metric) -> str:
 
 
 def _format_difference(verdict: Verdict | None, metric: Metric) -> str:
-    """Format the difference with its interval and mark; a dash for the baseline."""
+    """Format a verdict's difference with its interval and mark; a dash if there is no verdict."""
     if verdict is None:
         return "--"
     mark = SHOWN_MARK if verdict.outcome in SHOWN else EQUAL_MARK if verdict.outcome in EQUIVALENT else ""
@@ -103,18 +103,18 @@ def _format_difference(verdict: Verdict | None, metric: Metric) -> str:
 
 
 def _use_hyphens(text: str) -> str:
-    """Replace minus signs by hyphens, which LaTeX prints as minus signs in math."""
+    """Replace Unicode minus signs with hyphens, which LaTeX prints as minus signs in math mode."""
     return text.replace("−", "-")
 
 
 def _common_seeds(comparison: Comparison) -> int | None:
-    """Return the number of seeds of every arm; None if it differs between arms."""
+    """Return the number of seeds per arm; None if it differs between arms."""
     counts = {len(arm.runs) for arm in comparison.arms}
     return counts.pop() if len(counts) == 1 else None
 
 
 def _caption(comparison: Comparison) -> str:
-    """Return the caption, which explains the columns, the marks in the table, and the set that decides."""
+    """Return the table's caption, which explains the columns and the marks, and states which set decides."""
     metric, seeds = find_metric(comparison.metric), _common_seeds(comparison)
     over = "" if seeds is None else f" {seeds} seeds" if seeds > 1 else " 1 seed"
     parts = [escape(f"{metric.label} in {metric.unit}: mean ± standard deviation over{over or ' seeds'}")]
@@ -140,7 +140,7 @@ def _caption(comparison: Comparison) -> str:
 
 
 def appendix(report: Report) -> str:
-    """Return a table environment for each table of the report."""
+    """Return all tables of the report, each in a LaTeX table environment."""
     return HEAD + "\n".join(
         _float(
             escape(section.heading),
@@ -154,7 +154,7 @@ def appendix(report: Report) -> str:
 
 
 def _split_columns(section: Section) -> list[list[int]]:
-    """Split a wide table into parts of at most MOST_CHARACTERS, each with the row names; return the columns of each."""
+    """Split a table into parts of at most MOST_CHARACTERS. Return each part's column numbers, with the row names."""
     widths = [2 + max(map(len, cells)) for cells in zip(section.head, *section.rows, strict=True)]
     names = [0, 1] if section.head[:2] == ["arm", "set"] else [0]
     pieces = [[*names]]

@@ -1,4 +1,4 @@
-"""The planned looks of a sweep: a row per question and look, the plan, and its cost."""
+"""Report a sweep's planned looks: one row per question and look, the plan, and the plan's cost."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -12,20 +12,20 @@ from asr_verdicts.report.section import Section, tabulate
 from asr_verdicts.scales import SCALES
 from asr_verdicts.verdict import Verdict
 
-# A chart reaches at most this many times as far as the margin and the latest looks. Otherwise the long intervals of
-# early looks would shrink all others to points.
+# A chart extends to at most this multiple of the margin and of the intervals at the latest looks.
+# Otherwise the long intervals of early looks would shrink all others to points.
 ROOM = 2.5
 
 
 def look_rows(comparison: Comparison) -> list[Json]:
-    """Return a row per question and look, in the order of the questions; empty without a plan.
+    """Return one row per question and look, in the order of the questions; empty if there is no plan.
 
-    Differences and intervals have the unit of the recorded metric (for rates a fraction), or are fractions of the
-    baseline's rate on the relative scale.
+    Differences and intervals are in the recorded metric's unit (fractions for error rates). On the relative scale, they
+    are fractions of the baseline's rate.
 
     - low, high: repeated confidence interval
     - equal_low, equal_high: interval that must lie within the margin for equivalence
-    - chance: chance of a verdict by the last look, if the question is open or undecided; else None
+    - chance: probability of a verdict by the last look; None if the question is neither open nor undecided
     """
     names = [contrast.arm for contrast in comparison.course.verdicts]
     measured = [contrast for look in comparison.course.looks for contrast in look.verdicts]
@@ -50,7 +50,7 @@ def _look_row(contrast: Verdict) -> Json:
 
 
 def furthest(rows: Sequence[Json], margin: float) -> float:
-    """Return how far a chart of looks reaches above and below 0. It contains the latest looks and all differences."""
+    """Return how far a chart of looks extends above and below 0. It shows all differences and the latest intervals."""
     latest = {row["arm"]: row for row in rows}
     ends = [abs(row[key] or 0.0) for row in latest.values() for key in ("low", "high", "equal_low", "equal_high")]
     inside = max(margin, *(abs(row["difference"]) for row in rows), *ends)
@@ -59,7 +59,7 @@ def furthest(rows: Sequence[Json], margin: float) -> float:
 
 
 def looks_section(comparison: Comparison) -> Section:
-    """Return a table with the state of each question at each look."""
+    """Return a section with a table of each question's state at each look."""
     if not (measured := look_rows(comparison)):
         return Section("Looks")
     plan = comparison.course.followed
@@ -82,41 +82,41 @@ def looks_section(comparison: Comparison) -> Section:
 
 
 def margin_text(plan: VerdictPlan) -> str:
-    """Format the margin with its unit, such as 2 points."""
+    """Format a plan's equivalence margin with its unit, as in "2 points"."""
     return SCALES[plan.scale].margin(plan.margin, find_metric(plan.metric))
 
 
 def shown_margin(plan: VerdictPlan) -> float:
-    """Return the margin in the unit of `look_rows`."""
+    """Return a plan's equivalence margin in the unit that `look_rows` uses."""
     return SCALES[plan.scale].fraction(plan.margin)
 
 
 def looks_metric(plan: VerdictPlan) -> Metric:
-    """Return the metric that formats values in the unit of `look_rows`."""
+    """Return the metric that formats values in the unit that `look_rows` uses."""
     return SCALES[plan.scale].metric(find_metric(plan.metric))
 
 
 def plan_text(plan: VerdictPlan) -> str:
-    """Describe the plan in a sentence."""
+    """Describe a plan in one sentence: margin, α, number of questions and looks."""
     looks = ", ".join(map(str, plan.looks))
     family = f" over {len(plan.contrasts)} questions" if len(plan.contrasts) > 1 else ""
     return f"Plan: margin {margin_text(plan)}, α = {plan.alpha:g}{family}, looks at {looks} seeds of each open arm."
 
 
 def spent_by(comparison: Comparison) -> Spent | None:
-    """Return the cost of the looks; None without a plan."""
+    """Return the cost of a comparison's planned looks; None if there is no plan."""
     course = comparison.course
     return None if course.plan is None else spent(course.plan, course, comparison.arms)
 
 
 def plan_row(comparison: Comparison) -> Json | None:
-    """Return the plan with the names of its arms; None without a plan. The manifest has the configs of the arms."""
+    """Return the plan with arm names, because the manifest contains the arms' configs; None if there is no plan."""
     plan = comparison.course.plan
     return None if plan is None else {**plan.as_json(), "arms": [arm.name for arm in plan.arms]}
 
 
 def cost_section(comparison: Comparison) -> Section:
-    """Return the cost of the verdicts, compared with the cost of the fixed design."""
+    """Return a section that compares the plan's cost with the cost of a fixed number of seeds."""
     if (cost := spent_by(comparison)) is None:
         return Section("Cost")
     lines = [
@@ -130,7 +130,7 @@ def cost_section(comparison: Comparison) -> Section:
 
 
 def cost_lines(comparison: Comparison) -> list[str]:
-    """Describe the plan and its cost; empty without a plan."""
+    """Return a sentence on the plan and its cost; empty if there is no plan."""
     if (cost := spent_by(comparison)) is None:
         return []
     trained = "" if cost.hours is None else f", {hours(cost.hours)} of training"
@@ -140,7 +140,7 @@ def cost_lines(comparison: Comparison) -> list[str]:
 
 
 def hours(value: float) -> str:
-    """Format hours with two digits. Less than an hour is given in minutes."""
+    """Format a number of hours: in minutes if it is below 1, and without decimals if it is 10 or more."""
     return f"{value:.2g} h" if 1 <= value < 10 else f"{value:,.0f} h" if value >= 10 else f"{60 * value:.2g} min"
 
 

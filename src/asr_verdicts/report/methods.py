@@ -1,4 +1,4 @@
-"""A methods paragraph for a paper, written from the comparison."""
+"""Write the methods paragraph of a paper from a comparison."""
 
 from asr_verdicts.arms import shared_start
 from asr_verdicts.comparison import Comparison
@@ -18,11 +18,11 @@ PROCEDURES = {
     "assumed": "The tests assume that the number of seeds was fixed in advance.",
     "anytime": "Because the number of seeds was not fixed in advance, tests and intervals are valid at any number of "
     "looks (Lindon et al. 2022).",
-}  # by the name of the procedure
+}  # by procedure name
 
 
 def write_methods(comparison: Comparison) -> str:
-    """Write the paragraph; "" if nothing was tested."""
+    """Return the methods paragraph for a comparison; "" if nothing was tested."""
     tested = [verdict for verdict in comparison.answer if verdict.estimate is not None and verdict.p is not None]
     if not tested:
         return ""
@@ -48,7 +48,7 @@ def write_methods(comparison: Comparison) -> str:
 
 
 def _is_alone(estimate: Estimate) -> bool:
-    """Return whether the estimate is about one trained model of each system."""
+    """Return whether the estimate compares one trained model of each system."""
     return estimate.paired and estimate.models == 1
 
 

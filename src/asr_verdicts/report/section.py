@@ -1,4 +1,4 @@
-"""A section of a report: a heading with a table and lines of text, which each output format shows."""
+"""A report's sections, each with a heading, a table and sentences, which every output format prints in its own way."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -9,7 +9,7 @@ Row = TypeVar("Row")
 
 @dataclass(frozen=True)
 class Section:
-    """A heading with a table, lines of text, or both."""
+    """A report section: a heading with a table, with lines of text, or with both."""
 
     heading: str
     head: list[str] = field(default_factory=list)
@@ -20,13 +20,13 @@ class Section:
 def tabulate(
     heading: str, rows: Sequence[Row], columns: Mapping[str, Callable[[Row], str]], lines: Sequence[str] = ()
 ) -> Section:
-    """Build a section with a table. columns: function from a row to its cell, by heading. It is empty without rows."""
+    """Build a section with a table; empty if there are no rows. columns: function that formats a cell, by heading."""
     cells = [[cell(row) for cell in columns.values()] for row in rows]
     return Section(heading, [*columns], cells, [*lines] if rows else [])
 
 
 def spread(mean: float | None, deviation: float | None, places: int) -> str:
-    """Format mean ± standard deviation. A mean of None is NA, and a single value has no ±."""
+    """Format a mean ± standard deviation, the mean alone if the deviation is None, or NA if the mean is None."""
     if mean is None:
         return "NA"
     text = f"{mean:,.{places}f}"
@@ -34,11 +34,11 @@ def spread(mean: float | None, deviation: float | None, places: int) -> str:
 
 
 def number(value: float | int | None, places: int = 0) -> str:
-    """Format an int as it is, other numbers with this number of decimal places, and None as NA."""
+    """Format an int without decimals, a float with `places` decimals, and None as NA."""
     return "NA" if value is None else f"{value:,}" if isinstance(value, int) else f"{value:,.{places}f}"
 
 
 def mean(values: Sequence[float | None], places: int) -> str:
-    """Format the mean of the values; NA if a value is missing."""
+    """Format the mean of the values; NA if a value is None or there are no values."""
     present = [value for value in values if value is not None]
     return f"{sum(present) / len(present):,.{places}f}" if present and len(present) == len(values) else "NA"

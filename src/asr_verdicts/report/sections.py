@@ -1,4 +1,4 @@
-"""The sections of a report, in the order of reading."""
+"""The sections of a report, in reading order."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -16,7 +16,7 @@ from asr_verdicts.verdict import Verdict
 
 
 def verdict_sections(comparison: Comparison) -> list[Section]:
-    """Return the sections for systems of any toolkit, including empty sections."""
+    """Return the sections that apply to systems from any toolkit, including empty sections."""
     return [
         *opening_sections(comparison),
         *rate_sections(comparison),
@@ -26,7 +26,7 @@ def verdict_sections(comparison: Comparison) -> list[Section]:
 
 
 def opening_sections(comparison: Comparison) -> list[Section]:
-    """Return the first sections: differences, verdicts, changes of the arms, looks, their cost, and a single arm."""
+    """Return the first sections: differences, verdicts, the arms' changes, looks, their cost, and a single arm."""
     changes = comparison.design.layout.changes
     return [
         difference_section(comparison),
@@ -40,7 +40,7 @@ def opening_sections(comparison: Comparison) -> list[Section]:
 
 
 def closing_sections(comparison: Comparison) -> list[Section]:
-    """Return the sections with warnings and with unfinished runs."""
+    """Return the last two sections: warnings and unfinished runs."""
     return [
         Section("Warnings", lines=comparison.warnings),
         Section("Not finished", lines=[f"{run.folder.name}: {run.reason}" for run in comparison.unfinished]),
@@ -48,7 +48,7 @@ def closing_sections(comparison: Comparison) -> list[Section]:
 
 
 def rate_sections(comparison: Comparison) -> list[Section]:
-    """Return the sections with error rates on the test sets and on the validation sets."""
+    """Return two sections with error rates, on the test sets and on the validation sets."""
     seeds = "mean ± standard deviation over seeds"
     note = "These sets steered training, for example the choice of best.ckpt, so they get no verdicts."
     of = "" if comparison.scored else " of the last weights"
@@ -64,7 +64,7 @@ def _rate_section(heading: str, measured: list[TableRow], metric: str, notes: li
     columns = [
         column
         for column in shown_columns(RATE_COLUMNS, measured)
-        if column.key != CER_LONGER.name or metric == CER_LONGER.name  # every run has it, but few readers want it
+        if column.key != CER_LONGER.name or metric == CER_LONGER.name  # every run records it, but few readers need it
     ]
     rows = [
         [str(row["arm"]), str(row["set"]), str(row["n"]), *(cell_text(row, column) for column in columns)]
@@ -74,7 +74,7 @@ def _rate_section(heading: str, measured: list[TableRow], metric: str, notes: li
 
 
 def shown_columns(columns: Sequence[Column], rows: list[TableRow]) -> list[Column]:
-    """Return the columns that a table of these rows shows."""
+    """Return the columns with a heading that are always shown or have a value in some row."""
     headed = [column for column in columns if column.heading]
     return [column for column in headed if column.always or any(row[column.key] is not None for row in rows)]
 
@@ -87,7 +87,7 @@ def cell_text(row: TableRow, column: Column) -> str:
 
 
 def difference_section(comparison: Comparison) -> Section:
-    """Return a table of differences with their intervals and verdicts, on all test sets."""
+    """Return a section with the differences on all test sets, their intervals and their verdicts."""
     metric = find_metric(comparison.metric)
     return tabulate(
         f"Differences to {comparison.baseline}",
@@ -105,7 +105,7 @@ def difference_section(comparison: Comparison) -> Section:
 
 
 def description_section(comparison: Comparison) -> Section:
-    """Return a table with the mean, deviation, best and worst of a single arm; empty if arms are compared."""
+    """Return a section with a single arm's mean, deviation, best and worst run; empty if arms are compared."""
     columns: dict[str, Callable[[Description], str]] = {
         "metric": lambda row: row.metric.heading,
         "set": lambda row: row.set,
@@ -129,7 +129,7 @@ def description_section(comparison: Comparison) -> Section:
 
 
 def evidence_section(comparison: Comparison) -> Section:
-    """Return a table with the numbers behind the verdicts. docs/statistics.md defines its columns."""
+    """Return a section with the numbers behind the verdicts. docs/statistics.md defines the table's columns."""
     metric = find_metric(comparison.metric)
 
     def format_error(part: str) -> Callable[[Verdict], str]:
@@ -161,14 +161,14 @@ def evidence_section(comparison: Comparison) -> Section:
 
 
 def read_path(node: Any, path: str) -> Any:
-    """Return the attribute at a dotted path; None if a part of the path is None."""
+    """Return the attribute of `node` at a dotted path; None if an attribute along the path is None."""
     for name in path.split("."):
         node = None if node is None else getattr(node, name)
     return node
 
 
 def relative_text(verdict: Verdict) -> str:
-    """Format the relative difference with its interval, or "not shown" if only the difference in points is shown."""
+    """Format the relative difference and its interval, or "not shown" if only the difference in points is shown."""
     if (relative := verdict.relative) is None:
         return "NA"
     if verdict.outcome in ("worse", "better") and relative.low < 0 < relative.high:
@@ -179,7 +179,7 @@ def relative_text(verdict: Verdict) -> str:
 
 
 def _describing_sets(comparison: Comparison) -> list[str]:
-    """Name the sets that only describe."""
+    """Return a sentence that lists the test sets that do not decide the verdicts; empty if there are none."""
     others = list(dict.fromkeys(contrast.set for contrast in comparison.verdicts if not contrast.primary))
     return (
         [f"{comparison.set} decides; {' and '.join(others)} only describe{'s' * (len(others) == 1)}."] if others else []
@@ -187,7 +187,7 @@ def _describing_sets(comparison: Comparison) -> list[str]:
 
 
 def _describe_levers(verdict: Verdict, metric: Metric) -> str | None:
-    """Describe the seeds or speakers that would detect true differences of 0.5, 1 and 2 points."""
+    """Describe how many seeds or speakers would detect true differences of 0.5, 1 and 2 points; None if unknown."""
     if not metric.is_rate or not verdict.levers:
         return None
     units = f"test {units_text(verdict)}"
@@ -206,7 +206,7 @@ def _describe_levers(verdict: Verdict, metric: Metric) -> str | None:
 
 
 def _describe_repetition(answer: Sequence[Verdict]) -> list[str]:
-    """Describe the chance that each verdict of a sweep without a plan comes again."""
+    """Describe how likely new seeds are to repeat each verdict. Verdicts at planned looks are left out."""
     chances = [(verdict.arm, verdict.again) for verdict in answer if verdict.look is None]
     texts = [f"{arm} {chance}" for arm, chance in chances if chance]
     return [f"Chance of the same verdict from as many new seeds on this test set: {', '.join(texts)}."] if texts else []

@@ -1,4 +1,4 @@
-"""Print a report in the terminal: the answer in 80 columns, or all tables."""
+"""Print a report in the terminal: only the answer, in 80 columns, or all tables."""
 
 from dataclasses import replace
 from textwrap import wrap
@@ -17,12 +17,12 @@ from asr_verdicts.terminal import VERDICT_STYLES
 from asr_verdicts.terminal import console as standard_console
 
 COLUMNS = 80  # width of the answer in characters, which fits every terminal
-WARNINGS = 3  # number of warnings that the answer shows; the others are only counted
+WARNINGS = 3  # number of warnings that the answer shows; further warnings are only counted
 BEST = 5  # number of runs of a search that the answer shows
 
 
 def print_answer(report: Report, console: Console | None = None) -> None:
-    """Print the question, one table, the findings with their method, and the warnings."""
+    """Print a comparison's question, its main table, its findings, the evidence, and the warnings."""
     console, comparison = console or standard_console(), report.comparison
     question = f": {comparison.question}" if comparison.question else ""
     _paragraph(console, f"{comparison.title}{question}", style="bold")
@@ -53,16 +53,16 @@ def print_answer(report: Report, console: Console | None = None) -> None:
 
 
 def _paragraph(console: Console, text: str, indent: str = "", style: str = "") -> None:
-    """Print text in lines of at most COLUMNS characters, with later lines indented.
+    """Print text wrapped to COLUMNS characters, with continuation lines indented by `indent`.
 
-    The text is not parsed as markup, because an arm may be called x=[a].
+    Square brackets are printed literally, not parsed as Rich markup, because an arm may be called x=[a].
     """
     for line in wrap(text, COLUMNS, subsequent_indent=indent, break_on_hyphens=False):
         console.print(Text(line, style=style), soft_wrap=True)
 
 
 def _plain_table(section: Section) -> Table:
-    """Return a table without lines between its columns. Only the first column, with names, may be wrapped."""
+    """Return a table without rules between columns. Only the first column, which contains names, may wrap."""
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="", pad_edge=False)
     for number, head in enumerate(section.head):
         left = not number or head in ("verdict", "interval") or head.startswith("to ")
@@ -73,7 +73,7 @@ def _plain_table(section: Section) -> Table:
 
 
 def print_comparison(report: Report, console: Console | None = None) -> None:
-    """Print the title, the question and all sections."""
+    """Print a report's title, question and all sections."""
     console, comparison = console or standard_console(), report.comparison
     title = f"{comparison.title}: {comparison.question}" if comparison.question else comparison.title
     console.print(title, markup=False, soft_wrap=True)
@@ -90,5 +90,5 @@ def _table(section: Section, table: Table | None = None) -> Table:
     for number, column in enumerate(section.head):
         table.add_column(column, justify="right" if number else "left", overflow="fold")
     for row in section.rows:
-        table.add_row(*map(Text, row))  # not as markup: an arm may be called x=[a]
+        table.add_row(*map(Text, row))  # not parsed as markup, because an arm may be called x=[a]
     return table

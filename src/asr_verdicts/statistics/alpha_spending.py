@@ -1,9 +1,9 @@
 """The test at a planned look (interim analysis), and the part of α that each look spends.
 
-This is a group-sequential design (Jennison & Turnbull 1999). α, the rate of false alarms, is spent as runs accumulate
-(Lan & DeMets 1983), by the spending function of Hwang, Shih & DeCani (1990). The levels are for a normal statistic with
-independent increments, and are computed by recursive integration (Armitage, McPherson & Rowe 1969). The p-value of
-Student's t at a look is compared with the level of this look.
+The design is group-sequential (Jennison & Turnbull 1999). It spends α, the false-alarm rate, as runs accumulate (Lan &
+DeMets 1983), with the spending function of Hwang, Shih & DeCani (1990). The level of each look is computed by recursive
+integration (Armitage, McPherson & Rowe 1969) for a normal statistic with independent increments. The test at a look
+compares the p-value of Student's t with the look's level.
 """
 
 import functools
@@ -19,17 +19,17 @@ from asr_verdicts.statistics.power import with_seeds
 from asr_verdicts.statistics.procedures import ALPHA
 from asr_verdicts.statistics.sample import Array
 
-# shape of the spending function: −4 keeps almost all of α for the last look (like O'Brien & Fleming), 1 spends it early
-# (like Pocock)
+# shape of the spending function: −4 saves almost all of α for the last look, 1 spends most of it early
+# The first is like O'Brien & Fleming's bounds, the second like Pocock's.
 GAMMA = -1.0
-NODES = 64  # points of the quadrature between the bounds of a look, so that the levels of 7 looks are exact to 1e-9
-MOST = 0.999  # largest level over all looks that is computed
-LEAST = 1e-14  # smallest level that a look spends; smaller p-values are not needed
-SHARES = 16  # the repeated p-value is exact at Holm's levels α / 1 to α / 16 and interpolated in between
+NODES = 64  # quadrature points between a look's bounds, enough to compute the levels of 7 looks to 1e-9
+MOST = 0.999  # largest level over all looks for which the levels of single looks are computed
+LEAST = 1e-14  # smallest part of α that a look spends, because smaller p-values are not needed
+SHARES = 16  # the repeated p-value is exact at Holm's levels α / 1 to α / 16, and interpolated between them
 
 
 def spent(share: float, alpha: float, gamma: float = GAMMA) -> float:
-    """Return the part of alpha that is spent after a share of all planned runs (Hwang, Shih & DeCani 1990)."""
+    """Return how much of alpha is spent after a share of all planned runs (Hwang, Shih & DeCani 1990)."""
     if not gamma:
         return alpha * share
     return alpha * (1 - math.exp(-gamma * share)) / (1 - math.exp(-gamma))
@@ -37,9 +37,9 @@ def spent(share: float, alpha: float, gamma: float = GAMMA) -> float:
 
 @functools.lru_cache(maxsize=4096)
 def levels(looks: tuple[int, ...], alpha: float, gamma: float = GAMMA) -> tuple[float, ...]:
-    """Return the two-sided level of each look that gives a probability alpha of a false alarm at any look.
+    """Return each look's two-sided level, such that the probability of a false alarm at any look is alpha.
 
-    looks: runs per arm at each look, increasing
+    looks: runs per arm at each look, in increasing order
     """
     result: list[float] = []
     before, points, mass = 0.0, np.empty(0), np.empty(0)
@@ -61,7 +61,7 @@ def levels(looks: tuple[int, ...], alpha: float, gamma: float = GAMMA) -> tuple[
 
 
 def _find_bound(spend: float, runs: int, earlier: int, points: Array, mass: Array) -> float:
-    """Return the bound that is crossed at this look, and at no earlier look, with probability `spend`."""
+    """Return the bound that the statistic first crosses at this look with probability `spend`."""
     if not earlier:
         return normal_bound(spend / 2)
     step = math.sqrt(runs - earlier)
@@ -76,7 +76,7 @@ def _find_bound(spend: float, runs: int, earlier: int, points: Array, mass: Arra
 
 @functools.cache
 def _quadrature() -> tuple[Array, Array]:
-    """Return the points between −1 and 1, and the weights, of Gauss-Legendre quadrature."""
+    """Return the points of Gauss-Legendre quadrature, between −1 and 1, and their weights."""
     nodes, weights = np.polynomial.legendre.leggauss(NODES)
     return nodes, weights
 
@@ -87,16 +87,16 @@ def _normal_density(values: Array) -> Array:
 
 @dataclass(frozen=True)
 class GroupSequential:
-    """The test at one of the planned looks. It is a Procedure (procedures.py).
+    """The test at one planned look, which implements the protocol Procedure.
 
     - looks: runs per arm at each look
-    - look: number of this look, from 0
+    - look: index of this look, from 0
     - alpha: rate of false claims over all questions
     - gamma: shape of the spending function
 
-    Its p-value is the repeated p-value (Jennison & Turnbull 1984), the smallest α at which this look would reject.
-    Holm's correction applies to it as to any other p-value. Its interval is the repeated confidence interval, which
-    holds at all looks at once.
+    The p-value is the repeated p-value (Jennison & Turnbull 1984): the smallest α at which this look would reject.
+    Holm's correction can be applied to the repeated p-value as to any other p-value. The interval is the repeated
+    confidence interval, which holds at all looks at once.
     """
 
     looks: tuple[int, ...]
@@ -125,11 +125,11 @@ class GroupSequential:
         return float(t_bound(nominal / 2, estimate.degrees) * estimate.standard_error)
 
     def chance(self, estimate: Estimate, level: float, margin: float, equal: float) -> float:
-        """Return the probability, given the data so far, that the last look decides.
+        """Return the probability, given the data so far, of a verdict at the last look.
 
-        It decides if it shows a difference at `level`, or equivalence within ± margin at the level `equal`. This is the
-        predictive probability of Spiegelhalter, Freedman & Blackburn (1986). The noise of speakers is the same at all
-        looks, while the noise of seeds falls with the number of seeds.
+        A verdict is a difference at the level `level`, or equivalence within ± margin at the level `equal`. This is the
+        predictive probability of Spiegelhalter, Freedman & Blackburn (1986). Speaker noise is the same at all looks,
+        while seed noise falls with the number of seeds.
         """
         seeds = estimate.over_seeds
         if seeds is None or not math.isfinite(estimate.standard_error):
@@ -144,13 +144,13 @@ class GroupSequential:
         def below(bound: float) -> float:
             return float(t_above((estimate.value - bound) / move, seeds.degrees))
 
-        inside = min(margin - same, shown)  # a difference that is shown can also lie within the margin
+        inside = min(margin - same, shown)  # do not count a shown difference that lies within the margin twice
         return below(-shown) + 1 - below(shown) + (below(inside) - below(-inside) if inside > 0 else 0.0)
 
 
 @functools.lru_cache(maxsize=64)
 def _level_table(looks: tuple[int, ...], alpha: float, gamma: float) -> tuple[Array, Array]:
-    """Return increasing levels over all looks (points,), and the corresponding level of each look (looks, points)."""
+    """Return increasing overall levels, (points,), and the level of each look at each of them, (looks, points)."""
     exact = [alpha / share for share in range(1, SHARES + 1)]
     whole = np.unique([*np.geomspace(1e-9, MOST, 24), *exact])
     return whole, np.array([levels(looks, float(level), gamma) for level in whole]).T

@@ -1,4 +1,4 @@
-"""Estimate a weighted sum of arms on a test set, such as a difference, with the noise of seeds and speakers."""
+"""Estimate a weighted sum of arms' error rates, such as a difference, with its seed noise and its speaker noise."""
 
 import math
 from collections.abc import Sequence
@@ -15,10 +15,10 @@ from asr_verdicts.statistics.sample import SPEAKERS, Sample
 UTTERANCES = "utterances"  # the unit of a set whose speakers are unknown
 ONE_SPEAKER = "utterances of one speaker"  # the unit of a set with a single speaker
 
-# units in place of unknown speakers: each utterance, or each recording of several utterances
+# units that replace unknown speakers: utterances, or recordings of several utterances
 UNKNOWN = (UTTERANCES, "files")
 
-FEWEST_TRIMMED = 5  # fewest runs per arm that can be trimmed, because 20 % of fewer runs is less than one run
+FEWEST_TRIMMED = 5  # minimum number of runs per arm for trimming, because 20 % of fewer runs is less than one run
 
 
 @dataclass(frozen=True)
@@ -35,13 +35,13 @@ class Part:
 
 @dataclass(frozen=True)
 class RunNoise:
-    """The variance that the runs of one arm add to a weighted sum of means.
+    """The variance that one arm's runs add to a weighted sum of means.
 
     - runs: number of runs n
-    - degrees: degrees of freedom of the variance, n − 1, or fewer with trimming
-    - variance: weight² times the variance of a single run's rate. The mean of n runs adds variance / n.
-    - shared: part of the variance from seeds whose errors differ by speaker, which the bootstrap over speakers also
-      contains
+    - degrees: degrees of freedom of the variance: n − 1, or fewer with trimming
+    - variance: weight² times the variance of a single run's rate. The mean of n runs adds variance / n to the sum.
+    - shared: part of the variance that the bootstrap over speakers also contains, because some seeds are better on some
+      speakers and worse on others
     """
 
     runs: int
@@ -51,12 +51,12 @@ class RunNoise:
 
 
 def run_noise(values: Sequence[float]) -> RunNoise:
-    """Return the noise of the runs of one arm, which needs at least two runs."""
+    """Return one arm's seed noise. values: error rates of at least two runs."""
     return RunNoise(len(values), len(values) - 1, float(np.var(values, ddof=1)))
 
 
 def over_seeds(arms: Sequence[RunNoise]) -> Part:
-    """Return the noise of seeds alone, with Welch's degrees of freedom."""
+    """Return the seed noise of a weighted sum of arms, without speaker noise, with Welch's degrees of freedom."""
     total = sum(arm.variance / arm.runs for arm in arms)
     if not total:
         return Part(0.0, sum(arm.degrees for arm in arms))
@@ -64,15 +64,15 @@ def over_seeds(arms: Sequence[RunNoise]) -> Part:
     return Part(math.sqrt(total), sum(high) ** 2 / sum(of**2 / arm.degrees for of, arm in zip(high, arms, strict=True)))
 
 
-UPPER = 0.2  # probability that a variance exceeds its upper confidence bound, which is used for degrees of freedom
+UPPER = 0.2  # probability that a variance exceeds the upper bound that is used to compute degrees of freedom
 
 
 def upper(variance: float, degrees: float) -> float:
-    """Return the upper confidence bound of a variance, for Welch's and Satterthwaite's degrees of freedom.
+    """Return a variance's upper confidence bound, for Welch's and Satterthwaite's degrees of freedom.
 
-    Their formulas need the true variances. If a few runs have a small variance by luck, it would have too little
-    weight, and there would be too many degrees of freedom. This gave 8 to 13 % false alarms for 2 runs against 18, and
-    for 2 pairs. The bound changes nothing between arms with equal degrees of freedom.
+    Both formulas need the true variances. A variance that is small by chance, because it comes from few runs, would get
+    too little weight and lead to too many degrees of freedom. Without the bound, there were 8 to 13 % false alarms for
+    2 runs against 18, and for 2 pairs. If all arms have equal degrees of freedom, the bound changes nothing.
     """
     return float(variance * degrees / chi_square_quantile(UPPER, degrees))
 
@@ -80,10 +80,10 @@ def upper(variance: float, degrees: float) -> float:
 def combined(arms: Sequence[RunNoise], speakers: Part | None) -> Part:
     """Return the noise of seeds and speakers together.
 
-    The two sources are crossed. Their variances are added, and the shared part, which is in both, is subtracted once
-    (Cameron, Gelbach & Miller 2011). The result is never below either variance. The degrees of freedom are
-    Satterthwaite's (1946), and never fewer than those of both sources. The uncertainty of the shared part is added
-    there, although the part itself is subtracted.
+    Seeds and speakers are crossed: their variances are added, and the shared part, which both contain, is subtracted
+    once (Cameron, Gelbach & Miller 2011). The result is never below either variance. The degrees of freedom are
+    Satterthwaite's (1946), but at least the smaller number of the two sources. Although the shared part is subtracted
+    from the variance, its uncertainty is added.
     """
     seeds = over_seeds(arms)
     if speakers is None:
@@ -104,18 +104,18 @@ def combined(arms: Sequence[RunNoise], speakers: Part | None) -> Part:
 class Estimate:
     """An estimated difference of error rates, or of their logarithms, with everything that its test needs.
 
-    - value: difference as a fraction, or of logarithms on the relative scale
+    - value: difference of rates as fractions, or of their logarithms on the relative scale
     - standard_error, degrees: standard error from seeds and speakers together, and its degrees of freedom
     - information: 1 / Σ (weight² / runs), which is n / 2 for two arms of n runs, and n for n pairs
-    - over_seeds, over_speakers: noise of each source alone; None if unknown
-    - arms: noise of the runs of each arm, from which over_seeds is computed
-    - speakers: number of units drawn; 0 without utterances
-    - effective: effective number of units, by their shares of the errors
+    - over_seeds, over_speakers: noise of seeds alone, and of speakers alone; None if unknown
+    - arms: seed noise of each arm, from which over_seeds is computed
+    - speakers: number of units in the test set; 0 if the errors of single utterances are unknown
+    - effective: effective number of units, which is smaller if a few units make most of the errors
     - unit: plural name of the units: speakers, voices, utterances if speakers are unknown, or utterances of one speaker
-    - models: number of trained models of the arm with the fewest. It is 1 only in a paired estimate about a single
+    - models: smallest number of trained models of any arm. It is 1 only if the estimate is paired and about a single
       model.
-    - paired: whether the rows of the arms belong together
-    - trimmed: whether the means are trimmed
+    - paired: whether the arms' rates are paired, run by run
+    - trimmed: whether each arm's mean is trimmed
     - scale: scale of the difference
     """
 
@@ -144,24 +144,24 @@ def contrast_estimate(
 ) -> Estimate | None:
     """Estimate Σ weight · mean rate over independently trained arms; None if an arm has fewer than two runs.
 
-    - terms: weight and sample of each arm: +1 and −1 for a difference, ± 1/2 for a main effect, ± 1 for an interaction.
-      Arms with weight 0 are left out.
-    - trimmed: whether to leave the best and the worst 20 % of each arm's runs out of its mean, with winsorised
-      variances (Yuen 1974). A single failed run of 100 % would make a plain mean too noisy. The noise of speakers is
+    - terms: weight and sample of each arm. Weights are +1 and −1 for a difference, ± 1/2 for a main effect, and ± 1 for
+      an interaction. Arms with weight 0 are left out.
+    - trimmed: whether to exclude the best and the worst 20 % of each arm's runs from its mean, with winsorised
+      variances (Yuen 1974), because a single failed run of 100 % makes a plain mean too noisy. Speaker noise is
       measured on the remaining runs.
-    - own_speakers: whether each arm has its own test set, such as another language, with independent noise of speakers
-    - scale: the scale. On the relative scale, the estimate is Σ weight · log(mean rate), so that exp of a difference is
-      a ratio. It is linearised by dividing each weight by the mean of its arm, and is None if a mean is 0.
+    - own_speakers: whether each arm has its own test set, such as another language, with independent speaker noise
+    - scale: scale of the estimate. On the relative scale, the estimate is Σ weight · log(mean rate), and exp of a
+      difference is a ratio. Its noise is linearised: each weight is divided by its arm's mean. None if a mean is 0.
 
-    Arms may have different variances (Welch 1947). The noise of speakers is included if every arm has errors by
-    utterance. Raises ValueError if arms were tested on different utterances, or if a trimmed arm has fewer than 5 runs.
+    Arms may have different variances (Welch 1947). Speaker noise is included if every arm has errors by utterance.
+    Raises ValueError if arms were tested on different utterances, or if a trimmed arm has fewer than 5 runs.
     """
     used = [(weight, sample) for weight, sample in terms if weight]
     if not used or min(len(sample.rates) for _, sample in used) < 2:
         return None
     fewest = min(len(sample.rates) for _, sample in used)
     if trimmed and fewest < FEWEST_TRIMMED:
-        raise ValueError(f"trimmed means need {FEWEST_TRIMMED} runs of every arm; one has {fewest}")
+        raise ValueError(f"trimmed means need {FEWEST_TRIMMED} runs of every arm; one arm has {fewest}")
     grain = _find_smallest_step([sample for _, sample in used])
     remaining = [kept_runs(sample) if trimmed else sample for _, sample in used]
     means = [float(sample.rates.mean()) for sample in remaining]
@@ -199,20 +199,20 @@ def paired_estimate(
     overlap: float = 0.0,
     scale: Scale = POINTS,
 ) -> Estimate | None:
-    """Estimate Σ weight · mean rate over arms whose rows belong together; None if the noise is unknown.
+    """Estimate Σ weight · mean rate over arms whose rows are paired; None if the noise is unknown.
 
-    The rows of all arms are the same trained models, for example with different decoders. The noise of seeds is the
-    variation of the differences between models. A single model has only the noise of speakers, and the estimate is
-    about this model.
+    Row i of every arm is the same trained model, for example with another decoder in each arm. Seed noise is the
+    variation of the paired differences between models. A single model has only speaker noise, and the estimate is about
+    this model alone.
 
     - terms, scale: as in contrast_estimate
-    - replicates: whether each row is a replicate with its own corpus and test speakers, so that the differences of the
-      rates contain all noise. Their t test has one degree of freedom fewer than there are replicates (Student 1908).
-    - overlap: amount of test data per training data if the replicates are folds of one corpus, else 0. The training
-      sets of folds overlap, so the variance of the mean difference is s² (1 / n + overlap) instead of s² / n. This is
-      the corrected resampled t test (Nadeau & Bengio 2003).
+    - replicates: whether each row is a replicate with its own corpus and test speakers. The paired differences then
+      contain all noise, and their t test has one degree of freedom less than there are replicates (Student 1908).
+    - overlap: ratio of test data to training data if the replicates are folds of one corpus, else 0. Because the folds'
+      training sets overlap, the variance of the mean difference is s² (1 / n + overlap) instead of s² / n. This is the
+      corrected resampled t test (Nadeau & Bengio 2003).
 
-    Raises ValueError if the rows or the utterances of the arms differ.
+    Raises ValueError if the arms have different numbers of rows, or different utterances.
     """
     samples = [sample for _, sample in terms]
     models = len(samples[0].rates)
@@ -229,7 +229,7 @@ def paired_estimate(
     speakers = _measure_speaker_noise([(1.0, differences)], mass_of=samples, scale=scale)
     if models < 2 and speakers.part is None:
         return None
-    # rounding to the grain adds a variance of grain² / 12 to each rate, as in an unpaired difference
+    # rounding to whole errors adds a variance of grain² / 12 to each rate, as in an unpaired difference
     grain = _find_smallest_step(samples) * math.sqrt(sum(weight**2 for weight in weights))
     arms = (_measure_run_noise(math.sqrt(1 + models * overlap), differences, differences, grain),) if models > 1 else ()
     noise = combined(arms, speakers.part) if arms else speakers.part
@@ -252,7 +252,7 @@ def paired_estimate(
 
 
 def _weighted_sum(terms: Sequence[tuple[float, Sample]], rates_only: bool) -> Sample:
-    """Return the weighted sum of the samples, row by row."""
+    """Return the weighted sum of the samples, row by row. rates_only: whether to leave out the errors by utterance."""
     first = terms[0][1]
     rates = np.sum([weight * sample.rates for weight, sample in terms], axis=0)
     errors = [(weight, sample.errors) for weight, sample in terms if sample.errors is not None]
@@ -264,13 +264,13 @@ def _weighted_sum(terms: Sequence[tuple[float, Sample]], rates_only: bool) -> Sa
 
 
 def _measure_run_noise(weight: float, sample: Sample, kept: Sample, grain: float) -> RunNoise:
-    """Return the noise of an arm with n runs, of which h are not trimmed.
+    """Return the seed noise of an arm with n runs, of which h remain after trimming.
 
-    Yuen's variance of the mean is (n − 1) · winsorised variance / (h (h − 1)), or variance / n without trimming.
+    Yuen's variance of the mean is (n − 1) · winsorised variance / (h (h − 1)). Without trimming, it is variance / n.
     """
     runs, left = len(sample.rates), len(kept.rates)
     winsorised = np.clip(sample.rates, kept.rates.min(), kept.rates.max())
-    variance = max(float(np.var(winsorised, ddof=1)), grain**2 / 12)  # equal counts do not prove a variance of 0
+    variance = max(float(np.var(winsorised, ddof=1)), grain**2 / 12)  # equal error counts do not prove a variance of 0
     of_mean = (runs - 1) * variance / (left * (left - 1))
     shared = 0.0
     if kept.errors is not None and kept.totals is not None and kept.units is not None:
@@ -288,7 +288,7 @@ def kept_runs(sample: Sample) -> Sample:
 
 @dataclass(frozen=True)
 class _Speakers:
-    """The noise of speakers (None if unknown), with the number of units drawn, their effective number and name."""
+    """The speaker noise (None if unknown), with the units' number, their effective number and their plural name."""
 
     part: Part | None
     drawn: int = 0
@@ -299,14 +299,14 @@ class _Speakers:
 def _measure_speaker_noise(
     terms: Sequence[tuple[float, Sample]], mass_of: Sequence[Sample] = (), scale: Scale = POINTS
 ) -> _Speakers:
-    """Return the noise of speakers in a weighted sum of mean errors.
+    """Return the speaker noise in a weighted sum of mean errors.
 
-    mass_of: samples whose errors determine the effective number of speakers, by default the samples of the terms
+    mass_of: samples whose errors determine the effective number of speakers, by default the samples in `terms`
 
-    The effective number of speakers is (Σ e)² / Σ e² over the errors e of the units (Kish 1965). It determines the
-    degrees of freedom on the relative scale. A difference in points uses the number of all units. If few speakers make
-    most of the errors, its false alarms are already rarer than declared, and no degrees of freedom make up for speakers
-    that were not drawn.
+    If e is a speaker's number of errors, the effective number of speakers is (Σ e)² / Σ e² (Kish 1965). It determines
+    the degrees of freedom of a relative difference. A difference in points uses the number of all speakers, because its
+    false alarms are already rarer than declared if a few speakers make most of the errors. No degrees of freedom make
+    up for speakers that were not sampled.
     """
     means = [weight * sample.errors.mean(axis=0) for weight, sample in terms if sample.errors is not None]
     if len(means) < len(terms):
@@ -330,7 +330,7 @@ def _measure_speaker_noise(
 
 
 def _measure_own_speakers(terms: Sequence[tuple[float, Sample]], scale: Scale = POINTS) -> _Speakers:
-    """Return the noise of speakers if every arm has its own, with Satterthwaite's degrees of freedom."""
+    """Return the speaker noise if every arm has its own speakers, with Satterthwaite's degrees of freedom."""
     arms = [(abs(weight), _measure_speaker_noise([(1.0, sample)], scale=scale)) for weight, sample in terms]
     parts = [Part(weight * arm.part.standard_error, arm.part.degrees) for weight, arm in arms if arm.part is not None]
     if len(parts) < len(arms):
@@ -355,7 +355,7 @@ def _require_same_utterances(samples: Sequence[Sample]) -> None:
 
 
 def _find_smallest_step(samples: Sequence[Sample]) -> float:
-    """Return the grain or, if it is unknown, the smallest step between two rates, which is never below the grain."""
+    """Return the smallest step of a rate (grain), or if it is unknown, the smallest difference between two rates."""
     grain = max(sample.grain for sample in samples)
     if grain:
         return grain

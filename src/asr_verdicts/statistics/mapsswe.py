@@ -1,4 +1,4 @@
-"""MAPSSWE, the matched pairs sentence-segment word error test of NIST's sc_stats."""
+"""MAPSSWE, the matched-pairs sentence-segment word error test of NIST's sc_stats."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,15 +8,15 @@ from rapidfuzz.distance import Levenshtein
 
 from asr_verdicts.statistics.distributions import normal_above
 
-BUFFER = 2  # number of consecutive words that all systems have right between two segments; the default of sc_stats
+BUFFER = 2  # consecutive words that all runs recognise correctly between two segments, as in sc_stats by default
 
-# places of an utterance's errors: 2i + 1 for a wrong or missing reference word i, 2i for an insertion before it
+# positions of an utterance's errors: 2i + 1 for a wrong or missing reference word i, 2i for an insertion before word i
 Places = list[int]
 
 
 @dataclass(frozen=True)
 class MatchedPairs:
-    """The result of the test: mean and standard deviation of the differences per segment, Z, and two-sided p."""
+    """The result of MAPSSWE: mean and standard deviation of the differences per segment, Z, and two-sided p-value."""
 
     segments: int
     mean: float
@@ -26,7 +26,7 @@ class MatchedPairs:
 
 
 def error_places(reference: str, hypothesis: str) -> Places:
-    """Return the places of the errors in an alignment with the fewest errors."""
+    """Return the positions of the errors in an alignment with the fewest errors."""
     if reference == hypothesis:
         return []
     edits = Levenshtein.editops(reference.split(), hypothesis.split())
@@ -34,11 +34,11 @@ def error_places(reference: str, hypothesis: str) -> Places:
 
 
 def segment_differences(arm: Sequence[Places], baseline: Sequence[Places]) -> list[float]:
-    """Return the mean errors of the arm's runs minus those of the baseline, for each segment of an utterance.
+    """Return, for each segment of an utterance, the arm's mean errors per run minus the baseline's.
 
-    A segment is a stretch with errors of any run. Two segments are separated by at least BUFFER words that every run
-    has right. With one run per arm this is NIST's segmentation (Gillick & Cox 1989; Pallett et al. 1990). Several runs
-    share their segments, so that an utterance is not counted once per seed.
+    A segment is a stretch of words in which any run makes errors. Between two segments, every run recognises at least
+    BUFFER words correctly. With one run per arm, this is NIST's segmentation (Gillick & Cox 1989; Pallett et al. 1990).
+    Several runs share the same segments, because an utterance must not count once per seed.
     """
     events = [(place, 1 / len(arm)) for run in arm for place in run]
     events += [(place, -1 / len(baseline)) for run in baseline for place in run]
@@ -54,7 +54,7 @@ def segment_differences(arm: Sequence[Places], baseline: Sequence[Places]) -> li
 
 
 def matched_pairs(differences: Sequence[float]) -> MatchedPairs:
-    """Test the differences of independent segments. If they do not vary, Z is 0, as in sc_stats."""
+    """Test whether the mean difference per segment is 0. If the differences do not vary, Z is 0, as in sc_stats."""
     count = len(differences)
     if count < 2:
         return MatchedPairs(count, float(np.sum(differences)), 0.0, 0.0, 1.0)

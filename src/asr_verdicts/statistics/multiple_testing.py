@@ -1,4 +1,4 @@
-"""Decisions on several differences at once, by Holm's procedure, and the intervals that agree with them."""
+"""Decide on several differences at once by Holm's procedure, with a level for each difference's interval."""
 
 import math
 from collections.abc import Sequence
@@ -9,8 +9,8 @@ from dataclasses import dataclass
 class Decision:
     """The decision of Holm's procedure on one difference.
 
-    - p_adjusted: p-value to compare with the level of the whole family
-    - level: two-sided level of this decision. An interval of 1 − level excludes 0 exactly if `rejected` is True.
+    - p_adjusted: p-value to compare with the level of the whole family of tests
+    - level: two-sided level of this decision. A 1 − level confidence interval excludes 0 exactly if `rejected` is True.
     - rejected: whether the hypothesis of no difference is rejected
     """
 
@@ -20,11 +20,11 @@ class Decision:
 
 
 def holm_decisions(ps: Sequence[float], alpha: float = 0.05) -> list[Decision]:
-    """Decide in the order of the p-values. The chance of any false rejection is at most alpha (Holm 1979).
+    """Decide which hypotheses to reject. The chance of any false rejection is at most alpha (Holm 1979).
 
-    The j-th smallest of m p-values is decided at alpha / (m − j + 1). All p-values after the first that is not rejected
-    get its level. The intervals agree with the decisions, but the chance that all of them contain the true values can
-    be less than 1 − alpha.
+    The j-th smallest of m p-values is tested at the level alpha / (m − j + 1), until one is not rejected. All larger
+    p-values get the level of that one. Intervals at these levels agree with the decisions, but the chance that all
+    intervals contain the true values can be less than 1 − alpha.
     """
     order = sorted(range(len(ps)), key=lambda index: ps[index])
     decisions: dict[int, Decision] = {}
@@ -35,7 +35,7 @@ def holm_decisions(ps: Sequence[float], alpha: float = 0.05) -> list[Decision]:
             level = alpha / left
             rejecting = ps[index] <= level
         adjusted = max(adjusted, min(1.0, left * ps[index]))
-        # p · m and alpha / m are rounded, but the p-value must not contradict the decision
+        # the rounding of p · m and alpha / m must not make the adjusted p-value contradict the decision
         shown = min(adjusted, alpha) if rejecting else max(adjusted, math.nextafter(alpha, 1.0))
         decisions[index] = Decision(shown, level, rejecting)
     return [decisions[index] for index in range(len(ps))]

@@ -1,4 +1,4 @@
-"""The differences that a comparison detects, and the seeds or speakers that would detect a given difference."""
+"""Compute which difference a comparison detects, and how many seeds or speakers would detect a given difference."""
 
 import math
 from collections.abc import Callable
@@ -14,7 +14,7 @@ from asr_verdicts.statistics.intervals import Range
 from asr_verdicts.statistics.procedures import FixedLength, Procedure
 from asr_verdicts.statistics.sample import Array
 
-POWER = 0.8  # probability of detecting a difference
+POWER = 0.8  # probability with which a detectable difference is shown
 MOST = 100_000  # largest number of seeds or speakers that is considered
 
 
@@ -24,9 +24,9 @@ def detectable_range(estimate: Estimate, level: float, procedure: Procedure | No
     - level: two-sided level of the test
     - procedure: the test, by default Student's t
 
-    The range is a 90 % interval, because the standard error is itself an estimate, whose square follows a chi-square
-    distribution. With two seeds per arm, its ends differ by a factor of six or more. All three numbers are inf if no
-    difference can be detected.
+    The ends of the range form a 90 % interval, because the standard error is itself an estimate, whose square follows a
+    chi-square distribution. With two seeds per arm, the ends differ by a factor of six or more. Value and ends are inf
+    if no difference can be detected.
     """
     value = detectable_difference(estimate, level, procedure)
     ratio = estimate.degrees / chi_square_quantile(np.array([0.95, 0.05]), estimate.degrees)
@@ -35,12 +35,12 @@ def detectable_range(estimate: Estimate, level: float, procedure: Procedure | No
 
 
 def detectable_difference(estimate: Estimate, level: float, procedure: Procedure | None = None) -> float:
-    """Return the true difference, as a fraction, that is detected with probability POWER; inf if none is."""
+    """Return the true difference, as a fraction, that is detected with probability POWER; inf if there is none."""
     half_width = (procedure or FixedLength()).half_width(estimate, level)
     if math.isinf(half_width):
         return math.inf
-    # the power of the noncentral t distribution: scipy.stats.nct gives nan far out in the tail, so the normal power is
-    # averaged over quantiles of the chi-square distribution of the variance
+    # Average the power of a normal statistic over quantiles of the variance's chi-square distribution.
+    # The noncentral t distribution (scipy.stats.nct) gives the same power, but nan far out in the tail.
     quantiles = (np.arange(2000) + 0.5) / 2000
     critical = half_width / estimate.standard_error
     bounds = critical * np.sqrt(chi_square_quantile(quantiles, estimate.degrees) / estimate.degrees)
@@ -53,7 +53,7 @@ def detectable_difference(estimate: Estimate, level: float, procedure: Procedure
 
 @dataclass(frozen=True)
 class Repetition:
-    """The chances that a repetition shows a difference above 0, a difference below 0, or equivalence."""
+    """The chances that a repeated experiment shows a difference above 0, a difference below 0, or equivalence."""
 
     above: float
     below: float
@@ -63,26 +63,26 @@ class Repetition:
 def repetition(
     estimate: Estimate, level: float, margin: float | None, equal_level: float, procedure: Procedure | None = None
 ) -> Repetition | None:
-    """Predict the result of as many new runs on the same test speakers; None if the noise of seeds is unknown.
+    """Predict what as many new runs on the same test speakers would show; None if the seed noise is unknown.
 
     - level: two-sided level of the test
     - equal_level: two-sided level of the interval that must lie within ± margin
 
-    All true differences are assumed to be equally likely, so the measured difference is too large as often as too small
-    (Goodman 1992). If most true differences are small, a shown difference is repeated less often.
+    The prediction assumes that all true differences are equally likely: the measured difference is too large as often
+    as too small (Goodman 1992). If most true differences are small, shown differences are repeated less often.
     """
     procedure, seeds = procedure or FixedLength(), estimate.over_seeds
     if seeds is None or not seeds.variance or not estimate.standard_error:
         return None
-    # quantiles of the true variance over seeds, given the measured one, and of the variance in the repetition
+    # quantiles for the true variance over seeds given the measured variance, and for the variance in the repetition
     quantiles = chi_square_quantile((np.arange(60) + 0.5) / 60, seeds.degrees) / seeds.degrees
     true = seeds.variance / quantiles[:, None]
     of_speakers = max(0.0, estimate.standard_error**2 - seeds.variance)
     errors = np.sqrt(of_speakers + true * quantiles) / estimate.standard_error
-    deviations = np.sqrt(2 * true)  # both the measured and the repeated difference deviate from the true one
+    deviations = np.sqrt(2 * true)  # the measured and the repeated difference both deviate from the true one
 
     def beyond(bounds: Array, sign: int) -> float:
-        """Return the chance that the repeated difference lies beyond its bound on one side of 0."""
+        """Return the chance that the repeated difference is above `bounds` (sign 1) or below −`bounds` (sign −1)."""
         return float(np.mean(normal_above((bounds - sign * estimate.value) / deviations)))
 
     bounds, room = procedure.half_width(estimate, level) * errors, np.zeros_like(errors)
@@ -92,15 +92,15 @@ def repetition(
 
 
 def shown_equal(estimate: Estimate, level: float) -> float:
-    """Return the margin within which these runs show equal arms to be equivalent with probability POWER.
+    """Return the smallest margin within which equal arms are shown to be equivalent with probability POWER.
 
-    level: two-sided level, which is twice the level of each of the two one-sided tests (Schuirmann 1987)
+    level: two-sided level, which is twice the level of each one-sided test (Schuirmann 1987)
     """
     quantiles = t_bound(level / 2, estimate.degrees) + t_bound((1 - POWER) / 2, estimate.degrees)
     return float(quantiles * estimate.standard_error)
 
 
-# returns the difference, as a fraction, that an estimate detects, or the margin within which it shows equivalence
+# function that returns the difference, as a fraction, that an estimate detects, or the margin for equivalence
 Reach = Callable[[Estimate], float]
 
 
@@ -108,11 +108,11 @@ Reach = Callable[[Estimate], float]
 class Levers:
     """The number of seeds per arm, or of test speakers, that would detect a difference or show equivalence.
 
-    - seeds: seeds per arm that are enough with the present speakers; None if no number is
-    - speakers: test speakers that are enough with the present seeds; None if no number is
-    - cheaper: the number that grows by the smaller factor; "neither" if neither can be enough, "none" if the present
-      size is enough. A tie is "speakers", because a further speaker only costs decoding, while a further seed costs a
-      training of every arm.
+    - seeds: seeds per arm that are enough with the present speakers; None if no number is enough
+    - speakers: test speakers that are enough with the present seeds; None if no number is enough
+    - cheaper: the number that has to grow by the smaller factor; "neither" if no number of seeds or speakers is enough,
+      "none" if the present numbers are enough. A tie is "speakers", because another speaker only costs decoding, while
+      another seed costs a training of every arm.
     """
 
     seeds: int | None
@@ -121,12 +121,12 @@ class Levers:
 
 
 def levers(difference: float, estimate: Estimate, level: float) -> Levers:
-    """Return the seeds or speakers that detect a true difference, given as a fraction."""
+    """Return how many seeds or speakers would detect a true difference, given as a fraction."""
     return _find_levers(difference, estimate, lambda resized: detectable_difference(resized, level))
 
 
 def levers_to_equal(margin: float, estimate: Estimate, level: float) -> Levers:
-    """Return the seeds or speakers that show equal arms to be equivalent. level: as in `shown_equal`."""
+    """Return how many seeds or speakers would show that equal arms are equivalent. level: as in `shown_equal`."""
     return _find_levers(margin, estimate, lambda resized: shown_equal(resized, level))
 
 
@@ -145,9 +145,9 @@ def _find_levers(size: float, estimate: Estimate, reach: Reach) -> Levers:
 
 
 def with_seeds(estimate: Estimate, seeds: int) -> Estimate:
-    """Return the estimate as it would be with this number of runs of every arm."""
+    """Return the estimate to expect with `seeds` runs of every arm: the same difference with a new standard error."""
     if not estimate.arms:
-        return estimate  # a single model
+        return estimate  # a single model has no seed noise
     lost = 2 * (seeds // 5) if estimate.trimmed else 0
     arms = tuple(replace(arm, runs=seeds, degrees=seeds - lost - 1) for arm in estimate.arms)
     speakers = estimate.over_speakers
@@ -159,7 +159,7 @@ def with_seeds(estimate: Estimate, seeds: int) -> Estimate:
 
 
 def _with_speakers(estimate: Estimate, speakers: int) -> Estimate:
-    """Return the estimate as it would be with this number of test speakers. The shared part shrinks with them."""
+    """Return the estimate to expect with `speakers` test speakers, which also change the noise shared with seeds."""
     assert estimate.over_speakers is not None
     factor = estimate.speakers / speakers
     arms = tuple(

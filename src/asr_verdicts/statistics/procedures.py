@@ -1,4 +1,4 @@
-"""Tests with their intervals: for a fixed number of runs, or valid however often one looks at the results."""
+"""Tests and their intervals, either for a number of runs fixed in advance or valid at any number of looks."""
 
 import math
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from typing import Protocol
 from asr_verdicts.statistics.distributions import t_above, t_bound
 from asr_verdicts.statistics.estimate import Estimate
 
-ALPHA = 0.05  # rate of false claims over all questions on a set
+ALPHA = 0.05  # rate of false claims over all questions on a test set
 
 
 class Procedure(Protocol):
@@ -18,18 +18,18 @@ class Procedure(Protocol):
 
     @property
     def alpha(self) -> float:
-        """The rate of false claims over all questions on a set."""
+        """The rate of false claims over all questions on a test set."""
 
     @property
     def test(self) -> str:
-        """The test in words."""
+        """The name of the test and its conditions, for reports."""
 
     @property
     def brief(self) -> str:
         """The short name of the test, for sentences with a p-value."""
 
     def p(self, estimate: Estimate) -> float:
-        """Return the two-sided p-value."""
+        """Return the two-sided p-value for no difference."""
 
     def half_width(self, estimate: Estimate, level: float) -> float:
         """Return the half-width of the two-sided 1 − `level` confidence interval; inf if the interval is infinite."""
@@ -37,7 +37,7 @@ class Procedure(Protocol):
 
 @dataclass(frozen=True)
 class FixedLength:
-    """Student's t, for a number of runs that was fixed beforehand."""
+    """Student's t test for a number of runs that was fixed in advance."""
 
     name: str = "fixed"
     test: str = "Student's t at a declared number of seeds"
@@ -57,12 +57,12 @@ class FixedLength:
 
 @dataclass(frozen=True)
 class Anytime:
-    """The anytime-valid t test, valid however often one looks (Wang & Ramdas 2025; Lindon et al. 2022).
+    """The anytime-valid t test, which is valid at any number of looks (Wang & Ramdas 2025; Lindon et al. 2022).
 
-    It compares the hypothesis of no difference with a normal distribution of differences, whose variance is 1 / phi
-    times the variance of a run. The interval is ± SE · √(ν (1 − q) / (q − r)), with r = φ / (φ + information) and q =
-    (r · level²)^(1 / (ν + 1)). phi sets the number of runs at which the interval is narrowest: about 20 for 1, and
-    about 5 for 1/4. docs/statistics.md compares the width of the interval with Student's t.
+    It compares the hypothesis of no difference with a normal distribution of differences, whose variance is 1 / φ times
+    the variance of a run. The interval is ± SE · √(ν (1 − q) / (q − r)), with ν degrees of freedom, r = φ / (φ +
+    information) and q = (r · level²)^(1 / (ν + 1)). `phi` sets the number of runs at which the interval is narrowest:
+    about 20 for 1, and about 5 for 1/4. docs/statistics.md compares the interval's width with that of Student's t.
     """
 
     phi: float = 1.0
@@ -90,7 +90,7 @@ class Anytime:
 
 
 def equal_level(alpha: float, questions: int) -> float:
-    """Return the two-sided level of the interval that shows equivalence, twice that of each one-sided test."""
+    """Return the two-sided level of the equivalence interval, which is twice the level of each one-sided test."""
     return min(0.999, 2 * alpha / questions)
 
 
@@ -99,5 +99,5 @@ ASSUMED = FixedLength(
     "assumed",
     "Student's t, if the number of seeds was fixed beforehand",
     "Student's t, if the number of seeds was fixed beforehand",
-)  # it is unknown whether the number of seeds was fixed
+)  # used if it is unknown whether the number of seeds was fixed in advance
 ANYTIME = Anytime(phi=0.25)  # narrowest at about 3 to 10 runs per arm

@@ -1,4 +1,4 @@
-"""The error rates and errors of an arm on a test set, and their mean and deviation over runs."""
+"""An arm's error rates and error counts on a test set, and their mean and deviation over runs."""
 
 import math
 from collections.abc import Sequence
@@ -11,23 +11,23 @@ from asr_verdicts.statistics.distributions import chi_square_quantile
 from asr_verdicts.statistics.intervals import Range
 
 Array = NDArray[np.float64]
-SPEAKERS = "speakers"  # the unit by which utterances were drawn, unless a corpus names another unit
+SPEAKERS = "speakers"  # unit by which utterances were sampled, unless the corpus specifies another unit
 
 
 @dataclass(frozen=True, eq=False)
 class Sample:
-    """Results of an arm on a test set.
+    """An arm's results on a test set.
 
-    - rates: error rate of each run, as a fraction (runs,)
-    - errors: errors in each run and utterance (runs, utterances)
-    - totals: words or characters of each utterance (utterances,)
-    - speakers: speaker of each utterance, or another unit of drawing (utterances,)
+    - rates: error rate of each run, as a fraction, (runs,)
+    - errors: number of errors in each run and utterance, (runs, utterances)
+    - totals: number of words or characters in each utterance's reference, (utterances,)
+    - speakers: speaker of each utterance, or another sampling unit, (utterances,)
     - grain: smallest step of a rate, which is one error in all words of the set; 0 if unknown
-    - unit: name of the units in the plural
+    - unit: plural name of the sampling units
 
-    Errors, totals and speakers are None if only rates are known. Without speakers, each utterance counts as a speaker.
-    A diverged run has errors equal to totals, which is a WER of 100 %, because leaving it out would favour its arm.
-    Raises ValueError if shapes do not fit or rates are not finite.
+    Errors, totals and speakers are None if only rates are known. If only speakers are unknown, each utterance counts as
+    a speaker. A diverged run counts as a WER of 100 % (errors equal totals), because leaving it out would favour its
+    arm. Raises ValueError if shapes do not match or rates are not finite.
     """
 
     rates: Array
@@ -52,29 +52,29 @@ class Sample:
     def of_errors(
         cls, errors: Array, totals: Array, speakers: NDArray[np.str_] | None = None, unit: str = SPEAKERS
     ) -> "Sample":
-        """Build a sample from errors (runs, utterances), totals (utterances,) and speakers (utterances,)."""
+        """Build a sample from errors, (runs, utterances), and from totals and speakers, both (utterances,)."""
         total = max(1.0, float(totals.sum()))
         return cls(errors.sum(axis=1) / total, errors, totals, speakers, 1 / total, unit)
 
     @classmethod
     def of_rates(cls, rates: Array, total: float | None = None) -> "Sample":
-        """Build a sample from rates (runs,) as fractions. total: words or characters of the set; None if unknown."""
+        """Build a sample from rates as fractions, (runs,). total: words or characters in the set; None if unknown."""
         return cls(rates, grain=0.0 if total is None else 1 / max(1.0, total))
 
     @property
     def units(self) -> NDArray[np.str_] | None:
-        """The unit of each utterance, (utterances,): its speaker, or itself if speakers are unknown."""
+        """The sampling unit of each utterance, (utterances,): its speaker, or the utterance if speakers are unknown."""
         if self.totals is None or self.speakers is not None:
             return self.speakers
         return np.arange(len(self.totals)).astype(np.str_)
 
     def of_runs(self, runs: NDArray[np.intp]) -> "Sample":
-        """Return the sample of the runs with these indices."""
+        """Return a sample with only the runs at the indices `runs`."""
         errors = None if self.errors is None else self.errors[runs]
         return Sample(self.rates[runs], errors, self.totals, self.speakers, self.grain, self.unit)
 
     def has_utterances_of(self, other: "Sample") -> bool:
-        """Return whether both samples have the same totals and speakers, as on the same utterances."""
+        """Return whether both samples have equal totals and speakers, which indicates the same utterances."""
         mine, theirs = self.units, other.units
         if self.totals is None or other.totals is None or mine is None or theirs is None:
             return False
@@ -82,15 +82,15 @@ class Sample:
 
 
 def mean_and_deviation(values: Sequence[float]) -> tuple[float, float | None]:
-    """Return the mean and the sample standard deviation, which is None for fewer than two values."""
+    """Return the mean and the sample standard deviation, which is None if there are fewer than two values."""
     return float(np.mean(values)), float(np.std(values, ddof=1)) if len(values) > 1 else None
 
 
 @dataclass(frozen=True)
 class Spread:
-    """The spread of the rates of an arm, as fractions.
+    """The spread of an arm's error rates over runs, as fractions.
 
-    - deviation: standard deviation with its 95 % interval, which assumes normal rates; None for a single run
+    - deviation: standard deviation with its 95 % interval, which assumes normal rates; None if there is only one run
     - best, worst: lowest and highest rate
     """
 
@@ -102,7 +102,7 @@ class Spread:
 
 
 def describe(sample: Sample) -> Spread:
-    """Compute the mean, standard deviation, best and worst rate of the runs of an arm."""
+    """Return the mean, standard deviation, best and worst of an arm's error rates over runs."""
     rates = sample.rates
     return Spread(
         runs=len(rates),

@@ -1,1 +1,1 @@
-"""Files of other toolkits: hypotheses and references, read into the same records as this project's runs."""
+"""Read other toolkits' hypotheses and references into the same records as this project's runs."""

@@ -1,4 +1,4 @@
-"""Utterances in files of texts, and reading a file into lines."""
+"""The utterances of a transcript file, and functions that split the file into lines."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -9,18 +9,18 @@ from asr_verdicts.files import is_regular
 from asr_verdicts.text import clean, decode
 
 SHOWN = 5  # number of ids that a message lists
-LONGEST_LINE = 64 << 20  # largest length of a line in bytes; even a whole table in one line of JSON is shorter
+LONGEST_LINE = 64 << 20  # maximum length of a line in bytes; even a whole table on one line of JSON is shorter
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """An utterance in a file. Every text and name passes through `clean` here.
+    """An utterance of a transcript file. The constructor applies `clean` to all strings except the audio path.
 
-    - text: reference in a file of references, hypothesis in other files
-    - reference: reference in a file of hypotheses; None if the file has none
+    - text: the reference in a reference file, the hypothesis in other files
+    - reference: the reference in a hypothesis file; None if the file contains none
     - speaker, audio, unit: empty if unknown
-    - unit: unit that was drawn independently if it is not the speaker, as in UtteranceRow
-    - offset, duration: place in the recording in seconds; an infinite duration reaches to its end
+    - unit: the independently sampled unit if it is not the speaker, as in UtteranceRow
+    - offset, duration: position in the recording in seconds; an infinite duration extends to the recording's end
     """
 
     id: str
@@ -40,12 +40,12 @@ class Entry:
 
 @dataclass(frozen=True)
 class Texts:
-    """The content of a file of texts.
+    """The contents of a transcript file.
 
     - source: path of the file
     - format: format in which the file was read
     - entries: utterances by id, in the order of the file
-    - notes: notes for the user
+    - notes: remarks on the file, to print for the user
     - columns: names of the columns that were read, if the file is a table
     """
 
@@ -58,11 +58,11 @@ class Texts:
 
 @dataclass(frozen=True)
 class Reading:
-    """How to read files.
+    """How to read transcript files.
 
     - references: whether the files contain references
-    - set: set to read from a table with several sets
-    - columns: names of a table's columns by their content, if they are not the usual names
+    - set: name of the set to read if a table contains several sets
+    - columns: column names by content, such as id or hypothesis, if a table has unusual column names
     """
 
     references: bool = False
@@ -71,9 +71,9 @@ class Reading:
 
 
 def lines_of(path: Path) -> list[tuple[int, str]]:
-    """Return the lines of a file that are not empty, with their numbers from 1.
+    """Return a file's nonempty lines with their line numbers, counted from 1.
 
-    Raises UsageError if the file is empty or is not text in UTF-8.
+    Raises UsageError if the file is empty or is not UTF-8 text.
     """
     lines = [(number, text) for number, text in _decode_lines(path) if text.strip()]
     if not lines:
@@ -95,9 +95,11 @@ def _decode_lines(path: Path) -> Iterator[tuple[int, str]]:
                     raise UsageError(
                         f"{path}:{number}: the line has more than {LONGEST_LINE >> 20} MB: not a transcript"
                     )
-                text = decode(line, path, number).rstrip("\r\n")  # Windows ends lines with \r\n
+                text = decode(line, path, number).rstrip("\r\n")  # Windows files end lines with \r\n
                 if "\r" in text:
-                    raise UsageError(f"{path}:{number}: a carriage return in the middle; expected one utterance a line")
+                    raise UsageError(
+                        f"{path}:{number}: a carriage return in the middle; expected one utterance per line"
+                    )
                 yield number, text
     except FileNotFoundError as error:
         raise UsageError(f"{path}: there is no such file") from error
@@ -106,19 +108,19 @@ def _decode_lines(path: Path) -> Iterator[tuple[int, str]]:
 
 
 def unique(path: Path, entries: Sequence[tuple[int, Entry]], hint: str = "") -> dict[str, Entry]:
-    """Return the entries by id. hint: end of the error message for an id that occurs twice."""
+    """Return the entries by id. Raises UsageError if an id occurs twice, with `hint` at the end of the message."""
     by_id: dict[str, Entry] = {}
     places: dict[str, int] = {}
     for number, entry in entries:
         if entry.id in by_id:
             where = f"{path}:{number}" if number else str(path)
-            first = f"is in line {places[entry.id]} already" if number else "occurs twice"
+            first = f"is already in line {places[entry.id]}" if number else "occurs twice"
             raise UsageError(f"{where}: the id {entry.id} {first}{hint}")
         by_id[entry.id], places[entry.id] = entry, number
     return by_id
 
 
 def some_of(ids: Sequence[str]) -> str:
-    """Describe ids in a message by their number and the first few."""
+    """Format a list of ids for a message: the number of ids, and the first few of them."""
     more = f" and {len(ids) - SHOWN} more" if len(ids) > SHOWN else ""
     return f"{len(ids)} id{'s' * (len(ids) > 1)} ({', '.join(ids[:SHOWN])}{more})"

@@ -1,4 +1,4 @@
-"""The format of a file of texts, which is given by name or recognised by its content."""
+"""Read a transcript file in the format that the user gives, or else in the format that its contents suggest."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -22,27 +22,27 @@ FORMATS: dict[str, Callable[[Path, Lines, Reading], Texts]] = {
     "trn": read_trn, "kaldi": read_kaldi, "json": read_json, "csv": read_csv, "icefall": read_recogs,
     "speechbrain": read_speechbrain, "ctm": read_ctm, "stm": read_stm, "lines": read_lines,
 }  # fmt: skip
-LOOKED_AT = 200  # number of lines by which a format is recognised
-MOSTLY = 0.5  # smallest share of lines that must look like a format; the other lines are then reported as errors
+LOOKED_AT = 200  # number of lines that are examined to recognise a format
+MOSTLY = 0.5  # minimum share of lines that must match a format; lines that do not match are then reported as errors
 
 
 def read_texts(path: Path, format_: str | None, reading: Reading, segments: Mapping[str, Entry] | None = None) -> Texts:
-    """Read a file of texts. Raises UsageError with the file, the line and what was expected.
+    """Read a transcript file. Raises UsageError with the file, the line and what was expected.
 
     - format_: key of FORMATS, or None to recognise the format
-    - segments: segments of the references, if these are an STM
+    - segments: the references' segments, if the reference file is an STM
     """
     if format_ is not None and format_ not in FORMATS:
         raise choices("--format", format_, list(FORMATS))
     lines = lines_of(path)
     name = format_ or recognise(path, lines)
     if name == "ctm" and reading.references:
-        raise UsageError(f"{path}: a CTM has no segments to score; expected an STM or texts as references")
+        raise UsageError(f"{path}: a CTM has no segments to score; expected an STM or transcripts as references")
     return in_segments(path, lines, segments) if name == "ctm" and segments else FORMATS[name](path, lines, reading)
 
 
 def recognise(path: Path, lines: Lines, or_else: str | None = None) -> str:
-    """Recognise the format of most lines. If two fit, returns kaldi if `or_else` is given, else raises UsageError."""
+    """Return the format of most lines. If it is ambiguous, return kaldi if `or_else` is set, else raise UsageError."""
     first = lines[0][1].lstrip()
     if first[0] in "{[" and (first[0] == "{" or first[1:2] in ("{", "")):
         return "json"
@@ -63,5 +63,5 @@ def recognise(path: Path, lines: Lines, or_else: str | None = None) -> str:
     if name in ("ctm", "stm") and path.suffix != f".{name}" and len(set(ids)) == len(ids) > 1:
         if or_else is not None:
             return "kaldi"
-        raise UsageError(f"{path}: it may be {name} or kaldi (id and words, all numbers); --format says which")
+        raise UsageError(f"{path}: it may be {name} or kaldi (an id and numbers as words); set --format")
     return name

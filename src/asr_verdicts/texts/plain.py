@@ -1,4 +1,4 @@
-"""Readers of text files: trn, Kaldi's text, icefall's recogs, SpeechBrain's wer files, and plain lines."""
+"""Read plain-text transcripts: sclite's trn, Kaldi's text, icefall's recogs, SpeechBrain's wer files, and lines."""
 
 import ast
 import re
@@ -16,7 +16,7 @@ RULE = re.compile(r"^={10,}$")
 
 
 def read_trn(path: Path, lines: Lines, reading: Reading) -> Texts:
-    """Read sclite's trn files, with lines `words (id)`. Lines that begin with ;; are comments."""
+    """Read a trn file of sclite, which has lines `words (id)`. Lines that begin with ;; are comments."""
     entries = []
     for number, line in lines:
         if line.startswith(";;"):
@@ -28,14 +28,14 @@ def read_trn(path: Path, lines: Lines, reading: Reading) -> Texts:
 
 
 def split_trn(line: str) -> tuple[str, str] | None:
-    """Return the id and the words of a line of a trn file; None if the line has another form."""
+    """Split a line of a trn file into its id and its words. Return None if the line has another form."""
     words, _, end = line.rstrip().rpartition("(")
     id_ = end.removesuffix(")")
     return None if id_ == end or ")" in id_ or id_.split() != [id_] else (id_, words.strip())
 
 
 def read_kaldi(path: Path, lines: Lines, reading: Reading) -> Texts:
-    """Read Kaldi's text files, with lines `id words`, or only an id for an utterance without words."""
+    """Read a text file of Kaldi, which has lines `id words`, or `id` alone for an utterance without words."""
     entries = []
     for number, line in lines:
         id_, _, words = line.strip().replace("\t", " ").partition(" ")
@@ -45,7 +45,7 @@ def read_kaldi(path: Path, lines: Lines, reading: Reading) -> Texts:
 
 
 def read_lines(path: Path, lines: Lines, reading: Reading) -> Texts:
-    """Read a file with a sentence per line and no ids. Line numbers become the ids, and empty lines count."""
+    """Read a file with one sentence per line. Line numbers serve as ids, and empty lines are empty sentences."""
     last = lines[-1][0]
     texts = dict(lines)
     entries = [(number, Entry(str(number), texts.get(number, ""))) for number in range(1, last + 1)]
@@ -53,7 +53,7 @@ def read_lines(path: Path, lines: Lines, reading: Reading) -> Texts:
 
 
 def read_recogs(path: Path, lines: Lines, reading: Reading) -> Texts:
-    """Read icefall's recogs-<set>-<…>.txt: lines `id:<TAB>ref=['a', 'b']` and `id:<TAB>hyp=[…]` for each utterance."""
+    """Read icefall's recogs-<set>-<…>.txt, with lines `id:<TAB>ref=['a', 'b']` and `id:<TAB>hyp=[…]` per utterance."""
     sides: dict[str, dict[str, list[tuple[int, str]]]] = {}
     for number, line in lines:
         if (match := RECOGS.match(line)) is None:
@@ -77,7 +77,7 @@ def read_recogs(path: Path, lines: Lines, reading: Reading) -> Texts:
 
 
 def _parse_words(path: Path, number: int, text: str) -> str:
-    """Parse a Python list of words, as icefall prints it, without executing it. Return the words in one string."""
+    """Parse a printed Python list of words without executing it, and return the words joined by spaces."""
     try:
         words = ast.literal_eval(text)
     except (ValueError, SyntaxError, MemoryError, RecursionError) as error:
@@ -88,14 +88,14 @@ def _parse_words(path: Path, number: int, text: str) -> str:
 
 
 def read_speechbrain(path: Path, lines: Lines, reading: Reading) -> Texts:
-    """Read SpeechBrain's wer_<set>.txt, which has aligned words below the line ALIGNMENTS."""
+    """Read SpeechBrain's wer_<set>.txt, which lists aligned words below the line ALIGNMENTS."""
     below = next((place for place, (_, line) in enumerate(lines) if line.strip() == "ALIGNMENTS"), None)
     if below is None:
         raise UsageError(f"{path}: expected a line ALIGNMENTS, which SpeechBrain writes below the summary")
     entries = []
     for block in _split_blocks(_read_below(path, lines[below][0])):
         if (match := ALIGNED.match(block[0][1])) is None:
-            continue  # SpeechBrain's description of the format
+            continue  # the block describes the format, and is no utterance
         number = block[0][0]
         if len(block) != 4:
             raise UsageError(f"{path}:{number}: {match[1]} has {len(block) - 1} lines of the alignment, expected 3")
@@ -107,13 +107,13 @@ def read_speechbrain(path: Path, lines: Lines, reading: Reading) -> Texts:
 
 
 def _read_below(path: Path, first: int) -> Lines:
-    """Return the lines below line `first`, including empty lines, which are empty hypotheses."""
+    """Return all lines below line number `first`, including empty lines, because they are empty hypotheses."""
     with path.open(encoding="utf-8-sig", newline="\n") as file:
         return [(number, line.rstrip("\r\n")) for number, line in enumerate(file, start=1) if number > first]
 
 
 def _split_blocks(lines: Lines) -> Iterator[list[tuple[int, str]]]:
-    """Yield the lines between rules of ====. Empty lines count, except at the end of a block of more than four."""
+    """Yield the blocks of lines between rules of ====. Blocks of more than four lines lose trailing empty lines."""
     block: list[tuple[int, str]] = []
     for number, line in [*lines, (0, "=" * 80)]:
         if not RULE.match(line):

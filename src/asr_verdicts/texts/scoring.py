@@ -1,4 +1,4 @@
-"""Score hypotheses against references: match ids, find speakers, and count errors in rows as a run has them."""
+"""Score hypotheses against references: match ids, find speakers, and write errors to rows in a run's format."""
 
 import re
 from collections import Counter
@@ -16,25 +16,25 @@ from asr_verdicts.texts.entries import Entry, Texts, some_of
 from asr_verdicts.texts.speakers import speakers_and_units, speakers_of
 
 MISSING = ("refuse", "empty", "skip")
-WORTH_A_WARNING = 0.1  # share of the errors from case and punctuation alone at which a warning is given
-# marks that are not ordinary words: <unk>, [noise], (uh), {COUGH}, %hesitation
+WORTH_A_WARNING = 0.1  # minimum share of errors from case, punctuation or Unicode forms alone that causes a warning
+# matches marks that are not ordinary words: <unk>, [noise], (uh), {COUGH}, %hesitation
 MARK = re.compile(r"(?<!\S)(?:<[^<>\s]+>|\[[^][\s]+\]|\([^()\s]+\)|\{[^{}\s]+\}|%[^\W\d]\w*)(?!\S)")
 MARKS_WORTH_A_WARNING = 0.01
 COMPATIBILITY = "Unicode compatibility characters (such as ﬁ or full-width letters)"
 SPACE = "<space>"  # ESPnet's symbol for a space between characters
-MOST_READINGS = 256  # largest number of readings of a reference with alternatives; sclite's examples have about ten
+MOST_READINGS = 256  # maximum number of readings of a reference with alternatives; sclite's examples have about ten
 
 
 @dataclass(frozen=True)
 class Scoring:
-    """How to compare texts.
+    """How to compare hypotheses with references.
 
     - normalise: one of text.NAMES
-    - missing: one of MISSING, for ids that differ between a file and the references
+    - missing: how to treat ids that a file and the references do not share, one of MISSING
     - speakers: speakers by id
     - speaker_of: regular expression whose first group is the speaker in an id
     - language: language code, such as tr
-    - drop: words, separated by commas, that are removed from both sides in upper and lower case
+    - drop: comma-separated words to remove from references and hypotheses, in upper and lower case
     """
 
     normalise: str = "none"
@@ -47,7 +47,7 @@ class Scoring:
     def __post_init__(self) -> None:
         self.build_normalisation()
         if not re.fullmatch(r"([A-Za-z]{2,3}([-_]\w+)*)?", self.language):
-            raise choices("--language", self.language, "the code of a language, as tr")
+            raise choices("--language", self.language, "a language code, such as tr")
         if self.missing not in MISSING:
             raise choices("--missing", self.missing, list(MISSING))
         if self.speaker_of is not None and self.speakers is not None:
@@ -61,7 +61,7 @@ class Scoring:
         return f"{MEANING[self.normalise]} ({' '.join(f'--{key} {value}' for key, value in options.items() if value)})"
 
     def build_normalisation(self) -> Callable[[str], str]:
-        """Return the function that turns a text into the text that is scored."""
+        """Return the function that normalises a transcript before scoring: it also removes the words in `drop`."""
         normalise = normalisation(self.normalise, self.language)
         words = "|".join(re.escape(word.strip()) for word in clean(self.drop).split(",") if word.strip())
         dropped = re.compile(rf"(?<!\S)({words})(?!\S)", re.IGNORECASE)
@@ -70,11 +70,11 @@ class Scoring:
 
 @dataclass
 class Scored:
-    """The scored utterances of a set.
+    """The scored utterances of a test set.
 
-    - rows: rows of each file, in the order of the files
-    - spoken: references by id, before they are normalised
-    - files: hypotheses of each file, before they are normalised
+    - rows: list of rows for each file, in the order of the files
+    - spoken: references by id, before normalisation
+    - files: hypotheses of each file, before normalisation
     """
 
     rows: list[list[UtteranceRow]] = field(default_factory=list)
@@ -84,10 +84,10 @@ class Scored:
 
 
 def score(set_: str, references: Texts | None, files: Sequence[Texts], scoring: Scoring) -> Scored:
-    """Score all files of a set on the same ids. references: None if the files contain them.
+    """Score all hypothesis files of a test set on the same ids. references: None if the files contain references.
 
-    Raises UsageError if ids differ and scoring.missing is refuse, if files have different references, or if the given
-    speakers do not cover all ids.
+    Raises UsageError if ids differ and scoring.missing is refuse, if files have different references, or if an id has
+    no speaker in scoring.speakers.
     """
     scored = Scored()
     references = references and _join_characters(references, scored.warnings)
@@ -130,16 +130,16 @@ def _join_characters(file: Texts, warnings: list[str]) -> Texts:
 
 
 def _copy_warnings(set_: str, files: Sequence[Texts], rows: Sequence[Sequence[UtteranceRow]]) -> list[str]:
-    """Return a warning about files with the same hypotheses, because copies are not independent seeds or systems."""
+    """Return warnings about files with identical hypotheses, because copies are not independent seeds or systems."""
     by_content: dict[tuple[str, ...], list[str]] = {}
     for file, of_file in zip(files, rows, strict=True):
         by_content.setdefault(tuple(row["hypothesis"] for row in of_file), []).append(file.source)
-    problem = "the same hypotheses: not independent, and one run if of one system"
+    problem = "the same hypotheses: not independent, and counted once if they belong to one system"
     return [f"{set_}: {' and '.join(sources)} have {problem}" for sources in by_content.values() if len(sources) > 1]
 
 
 def _place_of_audio(*entries: Entry | None) -> dict[str, object]:
-    """Return the columns with the place of the audio, from the first entry that has one."""
+    """Return the columns that locate the utterance's audio, from the first entry with an audio path."""
     for entry in entries:
         if entry is not None and entry.audio:
             return {"audio": entry.audio, "offset": entry.offset, "duration": entry.duration}
@@ -147,7 +147,7 @@ def _place_of_audio(*entries: Entry | None) -> dict[str, object]:
 
 
 def _collect_references(references: Texts | None, files: Sequence[Texts], warnings: list[str]) -> dict[str, Entry]:
-    """Return the references by id, from the file of references or else from the files of hypotheses."""
+    """Return the references by id, from the reference file if there is one, else from the hypothesis files."""
     if references is not None:
         for file in files:
             inline = {id_: entry.reference for id_, entry in file.entries.items() if entry.reference is not None}
@@ -165,7 +165,7 @@ def _collect_references(references: Texts | None, files: Sequence[Texts], warnin
     for file in files:
         for id_, entry in file.entries.items():
             if entry.reference is None:
-                raise UsageError(f"{file.source} ({file.format}): it holds no references; expected --references FILE")
+                raise UsageError(f"{file.source} ({file.format}): it has no references; expected --references FILE")
             first = spoken.setdefault(id_, entry)
             if _split_words(first.reference) != _split_words(entry.reference):
                 raise UsageError(
@@ -176,7 +176,7 @@ def _collect_references(references: Texts | None, files: Sequence[Texts], warnin
 
 
 def _match_case(file: Texts, spoken: Mapping[str, Entry], warnings: list[str]) -> Texts:
-    """Replace ids that differ only in case from ids of the references. sclite treats such ids as equal."""
+    """Replace ids that differ only in case from the references' ids, because sclite treats them as equal."""
     by_lower = {id_.lower(): id_ for id_ in spoken}
     if all(id_ in spoken for id_ in file.entries) or len(by_lower) < len(spoken):
         return file
@@ -185,7 +185,7 @@ def _match_case(file: Texts, spoken: Mapping[str, Entry], warnings: list[str]) -
     if not changed or len(renamed) < len(file.entries):
         return file
     warnings.append(
-        f"{file.source}: {some_of(changed)} differ from the references' ids in case alone, and count as these"
+        f"{file.source}: {some_of(changed)} differ from the references' ids only in case, and count as the same ids"
     )
     return replace(file, entries=renamed)
 
@@ -210,8 +210,8 @@ def _choose_ids(
         if len(missing) == len(spoken):
             first, other = next(iter(spoken)), next(iter(file.entries))
             raise UsageError(
-                f"{file.source}: none of its ids is in the references: it has {other}, they have {first}; it was read "
-                f"as {file.format}"
+                f"{file.source}: none of its ids is in the references: the file has {other}, the references have "
+                f"{first}; read as {file.format}"
             )
         lacking = [
             f"{what} {some_of(ids)}"
@@ -242,10 +242,10 @@ def _choose_readings(
     normalise: Callable[[str], str],
     warnings: list[str],
 ) -> dict[str, str]:
-    """Choose one reading of each reference with NIST's alternatives { a / b / @ }.
+    """Choose one reading of each reference that contains NIST's alternatives { a / b / @ }.
 
-    The reading with the fewest errors over all files together is chosen, so that systems are compared on the same
-    words.
+    The reading with the fewest errors over all files together is chosen, because all systems must be compared on the
+    same reference.
     """
     chosen, several = dict(spoken), []
     for id_, reference in spoken.items():
@@ -267,7 +267,7 @@ def _count_errors(reference: str, hypotheses: Iterable[str]) -> tuple[int, int]:
 
 
 def _list_readings(id_: str, text: str) -> list[str]:
-    """Return all readings of a reference. Braces and slashes mark alternatives if they are separate words."""
+    """Return all readings of a reference. Only braces and slashes that are separate words mark alternatives."""
     if (opening := re.search(r"(?<!\S)\{\s.*\s/\s", text)) is None:
         return [text]
     _, *parts = re.split(r"(?<!\S)([{}])(?!\S)", text[opening.start() :])
@@ -287,10 +287,10 @@ def _list_readings(id_: str, text: str) -> list[str]:
 
 
 def about_signs(file: Texts, rows: Sequence[UtteranceRow], spoken: Mapping[str, str], scoring: Scoring) -> list[str]:
-    """Return warnings if marks, case and punctuation, or Unicode forms alone cause many errors of a file.
+    """Return warnings if marks, case and punctuation, or Unicode forms alone cause many of a file's errors.
 
-    - rows: rows of one set
-    - spoken: references of this set, as in Scored
+    - rows: the file's rows of one test set
+    - spoken: the test set's references, as in Scored
     """
     normalise, marks, on_marks = scoring.build_normalisation(), Counter[str](), 0
     wrong = [row for row in rows if recorded_errors(row).count]
@@ -306,7 +306,7 @@ def about_signs(file: Texts, rows: Sequence[UtteranceRow], spoken: Mapping[str, 
     composed, least = partial(normalize, "NFKC"), WORTH_A_WARNING
     shares = (
         ("marks such as <unk>", on_marks, MARKS_WORTH_A_WARNING, f"--drop '{names}' removes them"),
-        ("case and punctuation", total - _recount(wrong, bare), least, "--normalise punctuation scores words alone"),
+        ("case and punctuation", total - _recount(wrong, bare), least, "--normalise punctuation scores only the words"),
         (COMPATIBILITY, total - _recount(wrong, composed), least, "in NFKC they are equal"),
     )  # fmt: skip
     return [

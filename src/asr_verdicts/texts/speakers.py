@@ -1,4 +1,4 @@
-"""The speakers of utterances, which come from the files, a table or a pattern of ids, or are unknown."""
+"""Find each utterance's speaker in the transcript files, in a table, or by a pattern in its id."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -9,32 +9,32 @@ from asr_verdicts.errors import UsageError
 from asr_verdicts.text import clean
 from asr_verdicts.texts.entries import Entry, Texts, lines_of, some_of
 
-UNKNOWN = "utterance"  # kind of unit if speakers are unknown
-# common forms of ids, each with the pattern that finds the speaker and with a name
+UNKNOWN = "utterance"  # kind of sampling unit if speakers are unknown
+# common forms of ids, each with the pattern that finds the speaker and with the form's name
 HABITS = (
     (r"\d+-\d+-\d+", r"^(\d+)-", "LibriSpeech's speaker-chapter-number"),
     (r"[^-]+-.+", r"^([^-]+)-", "sclite's speaker-utterance"),
     (r"[^_]+_.+", r"^([^_]+)_", "speaker_utterance"),
 )
-LOOKED_AT = 100  # number of utterances that show whether a file names speakers
+LOOKED_AT = 100  # number of utterances that are examined to find out whether a file contains speakers
 
 
 def speakers_in(path: Path) -> dict[str, str]:
-    """Read Kaldi's utt2spk: lines of id and speaker. Raises UsageError for other lines, and an id with two speakers."""
+    """Read Kaldi's utt2spk, with lines `id speaker`. Raises UsageError for other lines and ids with two speakers."""
     speakers: dict[str, str] = {}
     for number, line in lines_of(path):
         fields = clean(line).split()
         if len(fields) != 2:
             raise UsageError(f"{path}:{number}: expected id and speaker, found {line[:60]!r}")
         if speakers.setdefault(fields[0], fields[1]) != fields[1]:
-            raise UsageError(f"{path}:{number}: {fields[0]} has the speaker {speakers[fields[0]]} already")
+            raise UsageError(f"{path}:{number}: {fields[0]} already has the speaker {speakers[fields[0]]}")
     return speakers
 
 
 def speakers_of(ids: Iterable[str], pattern: str, name: str) -> dict[str, str]:
-    """Return the speaker in each id, which is the first group of a regular expression.
+    """Return the speaker in each id, which is what the first group of the regular expression `pattern` matches.
 
-    Raises UsageError if the pattern is invalid, has no group, or finds no speaker in an id.
+    Raises UsageError if the pattern is invalid, has no group, or finds no speaker in an id. name: option to quote.
     """
     try:
         compiled = re.compile(str(pattern))
@@ -57,13 +57,13 @@ def speakers_and_units(
     pattern: str | None,
     warnings: list[str],
 ) -> dict[str, dict[str, str]]:
-    """Return the columns speaker and unit by id. If a speaker is unknown, each utterance is a unit.
+    """Return the columns speaker and unit by id. If any speaker is unknown, every utterance is its own unit.
 
     - table: speakers by id
     - pattern: regular expression whose first group is the speaker in an id
 
-    If both are None, the speakers come from the files. Raises UsageError if the table or the pattern gives no speaker
-    for an id.
+    If table and pattern are None, the speakers come from the files. Raises UsageError if the table or the pattern lacks
+    a speaker for an id.
     """
     if table is not None:
         if lacking := [id_ for id_ in ids if id_ not in table]:
@@ -81,7 +81,7 @@ def speakers_and_units(
         return {id_: {"speaker": speakers[id_], "unit": ""} for id_ in ids}
     if len(unknown) < len(ids):
         warnings.append(
-            f"{set_}: {some_of(unknown)} of {len(ids)} have no speaker, so utterances are drawn instead of speakers"
+            f"{set_}: {some_of(unknown)} of {len(ids)} have no speaker, so utterances are sampled instead of speakers"
         )
     elif len(ids) > 1:
         warnings.append(f"{set_}: speakers are unknown{_propose_pattern(ids)}")
@@ -91,7 +91,7 @@ def speakers_and_units(
 def _read_recorded(
     name: str, ids: Sequence[str], spoken: Mapping[str, Entry], files: Sequence[Texts]
 ) -> dict[str, str]:
-    """Return the speaker or unit of each utterance, from the references or the first files that give it."""
+    """Return each utterance's speaker or unit, from the references or else from the first files that contain it."""
     recorded: dict[str, str] = dict.fromkeys(ids, "")
     for entries in (spoken, *(file.entries for file in files)):
         if any(getattr(entry, name) for entry in islice(entries.values(), LOOKED_AT)):
@@ -103,7 +103,7 @@ def _read_recorded(
 
 
 def _propose_pattern(ids: Sequence[str]) -> str:
-    """Propose a pattern by which the ids seem to contain speakers. It is not applied, because it may be wrong."""
+    """Return a hint with a pattern that seems to find speakers in the ids. It may be wrong, so the user must set it."""
     for form, pattern, name in HABITS:
         if all(re.fullmatch(form, id_) for id_ in ids):
             speakers = {match[1] for id_ in ids if (match := re.search(pattern, id_))}

@@ -1,4 +1,4 @@
-"""Read systems from files of hypotheses, and convert them to the records that comparisons use."""
+"""Read systems from hypothesis files, and convert them to the records that comparisons use."""
 
 import glob
 import os
@@ -20,17 +20,17 @@ from asr_verdicts.texts.tables import recording_id
 DEFAULT_SET = "test"  # name of the set if the user gives none
 NAME = re.compile(r"[^\s=:/][^=:/]*")
 
-Systems = Mapping[str, Mapping[str, Sequence[Texts]]]  # the files of each system by set, one file per seed
+Systems = Mapping[str, Mapping[str, Sequence[Texts]]]  # hypotheses by system and test set, one Texts per seed
 
 
 @dataclass
 class Given:
-    """The files that the user named.
+    """The files that the user listed on the command line.
 
-    - systems: files of each system, by set
-    - references: files of the references, by set
+    - systems: hypothesis files of each system, by test set
+    - references: reference files, by test set
 
-    The name of the default set is "".
+    The name of the default test set is "".
     """
 
     systems: dict[str, dict[str, list[Path]]] = field(default_factory=dict)
@@ -38,15 +38,15 @@ class Given:
 
 
 def is_system(word: str) -> bool:
-    """Return whether a command-line argument names a system, as in name=file."""
+    """Return whether a command-line argument defines a system, as in name=file."""
     name, equals, _ = word.partition("=")
     return bool(equals) and NAME.fullmatch(name) is not None and name not in ("wandb", "run")
 
 
 def parse(words: Sequence[str], references: Sequence[str]) -> Given:
-    """Read the systems from `name=[set:]pattern`, and the references from `[set:]pattern`.
+    """Parse systems of the form `name=[set:]pattern`, and references of the form `[set:]pattern`.
 
-    Raises UsageError if no file matches a pattern, or a set or file is given twice.
+    Raises UsageError if no file matches a pattern, or if a set or file is given twice.
     """
     given = Given()
     for word in words:
@@ -67,28 +67,28 @@ def parse(words: Sequence[str], references: Sequence[str]) -> Given:
 
 
 def _split_set(text: str) -> tuple[str, str]:
-    """Split test-other:hyp.trn into set and path. The path of an existing file may contain a colon."""
+    """Split an argument such as test-other:hyp.trn into set and path. An existing file's path may contain a colon."""
     head, colon, path = text.partition(":")
     return (head, path) if colon and NAME.fullmatch(head) and not Path(text).exists() else ("", text)
 
 
 def files_of(word: str, pattern: str) -> list[Path]:
-    """Return the files that match a pattern, in the order of their numbers. word: argument to name in an error."""
+    """Return the files that match a pattern, sorted by the numbers in their names. word: argument to show in errors."""
     if Path(pattern).exists() or not glob.has_magic(pattern):
         return [Path(pattern)]
     files = [Path(path) for path in glob.glob(pattern, recursive=True)]
     if not files:
-        raise UsageError(f"{word}: no file fits the pattern")
+        raise UsageError(f"{word}: no file matches the pattern")
     return sorted(files, key=_number_key)
 
 
 def _number_key(path: Path) -> list[tuple[int, str]]:
-    """Return a key that sorts seed2 before seed10."""
+    """Return a sort key that compares numbers in a path as numbers: seed2 comes before seed10."""
     return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", str(path))]
 
 
 def columns(text: str | None) -> dict[str, str]:
-    """Read column names by content, such as id=utt,hypothesis=pred. Raises UsageError for another form."""
+    """Parse the option --columns, such as id=utt,hypothesis=pred. Raises UsageError if it has another form."""
     named: dict[str, str] = {}
     for part in filter(None, (text or "").split(",")):
         what, _, name = part.partition("=")
@@ -101,7 +101,7 @@ def columns(text: str | None) -> dict[str, str]:
 def read_given(
     given: Given, format_: str | None, columns: Mapping[str, str]
 ) -> tuple[dict[str, dict[str, list[Texts]]], dict[str, Texts]]:
-    """Read all files. The references of a set come from its own file, or from its files of hypotheses."""
+    """Read all hypothesis and reference files. Return the hypotheses by system and set, and the references by set."""
     sets = list(dict.fromkeys(set_ for by_set in given.systems.values() for set_ in by_set))
     if unused := [set_ for set_ in given.references if set_ not in sets]:
         named = " and ".join(set_ or DEFAULT_SET for set_ in unused)
@@ -135,7 +135,7 @@ def read_given(
 
 
 def _reference_format(path: Path, format_: str | None) -> str | None:
-    """Return the format of a file of references. --format only decides if the file is not clearly in another format."""
+    """Return the reference file's format if --format (kaldi or lines) applies to the file, or None to recognise it."""
     if format_ not in ("kaldi", "lines"):
         return None
     return format_ if recognise(path, lines_of(path), or_else=format_) == "kaldi" else None
@@ -150,8 +150,8 @@ def read_systems(
 ) -> list[Texts]:
     """Read the hypotheses of each seed, from one file per seed or from one folder per seed.
 
-    A folder must contain one JSON file per recording. references: references of the same set. If they are an STM, the
-    words of a CTM are put into its segments.
+    A folder must contain one JSON file per recording. references: the set's references. If they are an STM, the words
+    of CTM hypotheses are assigned to the STM's segments.
     """
     segments = references.entries if references is not None and references.format == "stm" else None
     reading = Reading(False, set_ or None, columns or {})
@@ -165,7 +165,7 @@ def read_systems(
 
 
 def join_texts(files: Sequence[Texts]) -> Texts:
-    """Join the texts of several files. Raises UsageError for an id that occurs in two of them."""
+    """Join the utterances of several files in one Texts. Raises UsageError if an id occurs in two files."""
     if len(files) == 1:
         return files[0]
     source = Path(os.path.commonpath([Path(file.source).parent for file in files]))
@@ -175,11 +175,11 @@ def join_texts(files: Sequence[Texts]) -> Texts:
 
 
 def to_records(systems: Systems, references: Mapping[str, Texts], scoring: Scoring, declared: Json) -> Records:
-    """Convert systems to records, one for each seed. Every system must have every set.
+    """Convert systems to records, one record per seed. Every system must have every test set.
 
     declared: section `ablation` of the config, without its factor
 
-    Raises UsageError if a system lacks a set, or has another number of seeds on it.
+    Raises UsageError if a system lacks a test set, or has different numbers of seeds on its test sets.
     """
     names = list(systems)
     sets = list(dict.fromkeys(set_ for by_set in systems.values() for set_ in by_set))
@@ -200,7 +200,7 @@ def to_records(systems: Systems, references: Mapping[str, Texts], scoring: Scori
             earlier = rows.setdefault(name, [[] for _ in seeds])
             if len(earlier) != len(seeds):
                 counts = f"{len(earlier)} files of {sets[0] or DEFAULT_SET} and {len(seeds)} of {set_ or DEFAULT_SET}"
-                raise UsageError(f"{name}: {counts}; expected a file of each set per seed")
+                raise UsageError(f"{name}: {counts}; expected one file per set and seed")
             warnings += about_signs(first, seeds[0], of_set.spoken, scoring)
             rows[name] = [[*before, *new] for before, new in zip(earlier, seeds, strict=True)]
         texts = references.get(set_)
@@ -219,7 +219,7 @@ def to_records(systems: Systems, references: Mapping[str, Texts], scoring: Scori
 
 
 def _find_copies(seeds: Sequence[list[UtteranceRow]]) -> list[int]:
-    """Return the indices of seeds that repeat the hypotheses of an earlier seed. Seeds without errors do not count."""
+    """Return the indices of seeds whose hypotheses equal those of an earlier seed, unless they contain no errors."""
     texts = [[row["hypothesis"] for row in rows] for rows in seeds]
     wrong = [any(row["hypothesis"] != row["reference"] for row in rows) for rows in seeds]
     return [place for place, text in enumerate(texts) if wrong[place] and text in texts[:place]]
@@ -231,7 +231,7 @@ def _build_records(
     tested: list[str],
     declared: Json,
 ) -> list[Record]:
-    """Return a record for each seed of each system, with its rows of all sets."""
+    """Return one record for each seed of each system, with the seed's rows on all test sets."""
     alone = all(len(seeds) == 1 for seeds in rows.values())
     return [
         Record(
@@ -253,13 +253,13 @@ def _build_records(
 
 
 def _find_audio_folder(rows: Sequence[UtteranceRow]) -> str | None:
-    """Return the folder of the recordings, which a web page can play; None if no file names a recording."""
+    """Return the folder of the recordings, which the web page plays; None if the rows contain no audio paths."""
     folders = {os.path.dirname(os.path.abspath(row["audio"])) for row in rows if row.get("audio")}
     return os.path.commonpath(folders) if folders else None
 
 
 def _read_seeds(paths: Sequence[str]) -> list[int]:
-    """Return the seeds in the file names if these differ in exactly one number, else 0, 1, 2, …"""
+    """Return the seeds in the paths if the paths differ in exactly one number, else 0, 1, 2, …"""
     numbers = [re.findall(r"\d+", path) for path in paths]
     if len({len(of) for of in numbers}) == 1:
         differ = [place for place in range(len(numbers[0])) if len({of[place] for of in numbers}) > 1]

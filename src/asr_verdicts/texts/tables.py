@@ -1,4 +1,4 @@
-"""Tables of utterances: JSON lines, lists of JSON, CSV and TSV with named columns."""
+"""Read tables of utterances: JSON Lines, JSON lists, and CSV or TSV with named columns."""
 
 import csv
 import json
@@ -21,16 +21,16 @@ NAMES: dict[str, tuple[str, ...]] = {
     AUDIO: ("audio_filepath", "audio", "wav", "path", "file"),
     SET: ("set",),
     UNIT: ("unit",),
-}  # usual names of columns, by content, in upper or lower case
+}  # usual column names by content; upper and lower case are equal
 TEXTS = (TEXT, REFERENCE, SPEAKER, UNIT)
-# columns with the reference if the table also has a hypothesis or is a table of references, else with the hypothesis
+# columns that contain the reference in a reference file or next to a hypothesis, and else the hypothesis
 EITHER = ("text", "transcript", "transcription", "sentence", "segments")
 WHOLLY_QUOTED = re.compile(r'"([^"]|"")*"')
 AUDIO_ENDING = re.compile(r"\.(wav|flac|mp3|ogg|opus|m4a)$")
 
 
 def read_json(path: Path, lines: Lines, reading: Reading) -> Texts:
-    """Read JSON lines (NeMo's manifests), a list of objects, or the object of one recording (Whisper)."""
+    """Read JSON Lines (NeMo's manifests), a JSON list of objects, or a single recording's JSON object (Whisper)."""
     first = lines[0][1].strip()
     if first.startswith("[") or first == "{":
         content = _parse_json(path, lines[0][0], "\n".join(line for _, line in lines))
@@ -48,7 +48,7 @@ def read_json(path: Path, lines: Lines, reading: Reading) -> Texts:
 
 
 def recording_id(path: Path) -> str:
-    """Return the id of a recording by the name of its file: `a` for a.json and for whisper.cpp's a.wav.json."""
+    """Return a recording's id from the name of its JSON file: `a` for a.json and for whisper.cpp's a.wav.json."""
     return clean(AUDIO_ENDING.sub("", path.stem))
 
 
@@ -60,20 +60,20 @@ def _parse_json(path: Path, number: int, text: str) -> object:
 
 
 def read_csv(path: Path, lines: Lines, reading: Reading) -> Texts:
-    """Read CSV, or TSV if the head has tabs, with named columns, such as utterances.csv of a run."""
+    """Read a CSV file with a header, such as a run's utterances.csv, or a TSV file if the header contains tabs."""
     delimiter = "\t" if "\t" in lines[0][1] else ";" if lines[0][1].count(";") > lines[0][1].count(",") else ","
     fields = _split_tabs(lines) if delimiter == "\t" else _split_quoted(path, lines, delimiter)
     (_, head), *rows = zip((number for number, _ in lines), fields, strict=True)
     for number, row in rows:
         if len(row) != len(head):
-            raise UsageError(f"{path}:{number}: {len(row)} fields, expected {len(head)} as in the head")
+            raise UsageError(f"{path}:{number}: {len(row)} fields, expected {len(head)} as in the header")
     if not rows:
-        raise UsageError(f"{path}: it has a head but no rows")
+        raise UsageError(f"{path}: it has a header but no rows")
     return _read_table(path, "csv", [(number, dict(zip(head, row, strict=True))) for number, row in rows], reading)
 
 
 def _split_tabs(lines: Lines) -> list[list[str]]:
-    """Split lines at tabs. Quotes are kept, unless every field that contains quotes is quoted as a whole."""
+    """Split lines at tabs. Quotes are removed only if every field with quotes is quoted as a whole."""
     rows = [line.split("\t") for _, line in lines]
     if all(WHOLLY_QUOTED.fullmatch(field) for row in rows for field in row if '"' in field):
         rows = [[field[1:-1].replace('""', '"') if '"' in field else field for field in row] for row in rows]
@@ -81,7 +81,7 @@ def _split_tabs(lines: Lines) -> list[list[str]]:
 
 
 def _split_quoted(path: Path, lines: Lines, delimiter: str) -> list[list[str]]:
-    """Split lines of CSV. Raises UsageError for a quote that is not closed in its line, because it would join rows."""
+    """Split CSV lines into fields. Raises UsageError if a quote is not closed in its line and would join rows."""
     csv.field_size_limit(LONGEST_LINE)
     rows = []
     for number, line in lines:
@@ -93,7 +93,7 @@ def _split_quoted(path: Path, lines: Lines, delimiter: str) -> list[list[str]]:
 
 
 def is_head(line: str) -> bool:
-    """Return whether a line names columns of a table of utterances."""
+    """Return whether a line is the header of a table of utterances: it contains two usual column names or more."""
     words = {word.strip().strip('"').lower() for word in line.replace("\t", ",").replace(";", ",").split(",")}
     usual = {*EITHER, *(name for names in NAMES.values() for name in names)}
     return len(words) > 1 and len(words & usual) > 1
@@ -110,7 +110,7 @@ def _read_table(path: Path, format_: str, rows: Sequence[tuple[int, Mapping[str,
     for (number, row), id_ in zip(rows, _find_ids(path, rows, columns), strict=True):
         texts = {key: _read_text(path, number, columns[key], row.get(columns[key])) for key in columns if key in TEXTS}
         if texts[wanted] is None:
-            raise UsageError(f"{path}:{number}: {columns[wanted]}: a text is expected, found null")
+            raise UsageError(f"{path}:{number}: {columns[wanted]}: expected text, found null")
         audio = row.get(columns.get(AUDIO, ""))
         entry = Entry(
             id_,
@@ -129,7 +129,7 @@ def _read_table(path: Path, format_: str, rows: Sequence[tuple[int, Mapping[str,
 def _select_set(
     path: Path, rows: Sequence[tuple[int, Mapping[str, object]]], column: str | None, wanted: str | None
 ) -> Sequence[tuple[int, Mapping[str, object]]]:
-    """Return the rows of one set if the table has a column with sets, else all rows."""
+    """Return the rows of one set if the table has a column for the set, else all rows."""
     if column is None:
         return rows
     sets = list(dict.fromkeys(str(row.get(column)) for _, row in rows))
@@ -141,9 +141,9 @@ def _select_set(
 
 
 def _find_columns(path: Path, row: Mapping[str, object], reading: Reading) -> dict[str, str]:
-    """Return the names of the columns by content: those in --columns if the table has them, else the usual names.
+    """Return the table's column names by content: names from --columns if the table has them, else usual names.
 
-    Raises UsageError if no column with texts is found.
+    Raises UsageError if no column contains the references in a reference file, or the hypotheses in other files.
     """
     columns: dict[str, str] = {}
     spelled = {str(name).lower(): str(name) for name in reversed([*row])}
@@ -167,14 +167,14 @@ def _find_columns(path: Path, row: Mapping[str, object], reading: Reading) -> di
 
 
 def _find_ids(path: Path, rows: Sequence[tuple[int, Mapping[str, object]]], columns: Mapping[str, str]) -> list[str]:
-    """Return the ids from their column, else from the names of audio files, else the numbers of rows.
+    """Return the ids from the id column, else from the names of audio files, else from row numbers.
 
-    The id of a segment of an audio file includes its start in milliseconds.
+    If a segment does not start at the beginning of its audio file, its id includes its start in milliseconds.
     """
     if ID in columns:
         ids = [str(value).strip() if (value := row.get(columns[ID])) is not None else "" for _, row in rows]
         if "" in ids:
-            raise UsageError(f"{path}:{rows[ids.index('')][0]}: an id is expected, found none")
+            raise UsageError(f"{path}:{rows[ids.index('')][0]}: expected an id, found none")
         return ids
     if AUDIO not in columns:
         return [str(place) for place in range(1, len(rows) + 1)]
@@ -192,7 +192,7 @@ def _read_text(path: Path, number: int, column: str, value: object) -> str | Non
     if value is None or isinstance(value, str):
         return value
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
-        raise UsageError(f"{path}:{number}: {column}: a text is expected, found {str(value)[:60]!r}")
+        raise UsageError(f"{path}:{number}: {column}: expected text, found {str(value)[:60]!r}")
     return str(value)
 
 
@@ -205,5 +205,5 @@ def _read_seconds(path: Path, number: int, row: Mapping[str, object], column: st
     except ValueError:
         seconds = math.nan
     if not seconds >= 0:
-        raise UsageError(f"{path}:{number}: {column}: seconds are expected, found {str(value)[:60]!r}")
+        raise UsageError(f"{path}:{number}: {column}: expected seconds, found {str(value)[:60]!r}")
     return seconds

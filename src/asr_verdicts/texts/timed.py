@@ -1,4 +1,4 @@
-"""Readers of NIST's CTM and STM, which have words and segments with times."""
+"""Read NIST's CTM files, which contain words with times, and STM files, which contain segments with times."""
 
 import math
 import re
@@ -17,14 +17,14 @@ STM = re.compile(r"^\S+\s+\S+\s+\S+\s+[\d.]+\s+[\d.]+(\s|$)")
 LABEL = re.compile(r"^<[^>]*>$")
 UNSCORED = "IGNORE_TIME_SEGMENT_IN_SCORING"
 COMMENT = ";;"
-# names that mark pauses in place of a speaker, as in TED-LIUM
+# names in the speaker column that mark pauses, as in TED-LIUM
 PAUSES = ("inter_segment_gap", "excluded_region")
 
 
 def read_stm(path: Path, lines: Lines, reading: Reading) -> Texts:
-    """Read an STM: lines `recording channel speaker start end [<label>] words`, with times in seconds.
+    """Read an STM file, with lines `recording channel speaker start end [<label>] words` and times in seconds.
 
-    The id of a segment is recording-channel-start.
+    A segment's id is recording-channel-start.
     """
     entries, unscored = [], 0
     for number, line in lines:
@@ -52,10 +52,10 @@ def read_stm(path: Path, lines: Lines, reading: Reading) -> Texts:
 
 
 def read_ctm(path: Path, lines: Lines, reading: Reading) -> Texts:
-    """Read a CTM: lines `recording channel start duration word [confidence …]`, with times in seconds.
+    """Read a CTM file, with lines `recording channel start duration word [confidence …]` and times in seconds.
 
-    Returns an entry per recording and channel, or per recording if all have one channel. `in_segments` puts the words
-    into segments instead.
+    Each entry contains all words of one recording and channel. Its id omits the channel if every recording has only one
+    channel. To get an entry for each segment of an STM, use `in_segments`.
     """
     words: dict[tuple[str, str], list[str]] = {}
     last: dict[tuple[str, str], float] = {}
@@ -82,12 +82,12 @@ def read_ctm(path: Path, lines: Lines, reading: Reading) -> Texts:
 
 
 def in_segments(path: Path, lines: Lines, segments: Mapping[str, Entry]) -> Texts:
-    """Put the words of a CTM into the segments of an STM.
+    """Assign the words of a CTM file to the segments of an STM file.
 
-    A word belongs to the segment of its recording and channel that contains its middle. Segments without words are
-    empty.
+    A word belongs to the segment of the same recording and channel that contains the word's middle. A segment without
+    words gets an empty hypothesis.
     """
-    read_ctm(path, lines, Reading())  # only for its checks of the lines
+    read_ctm(path, lines, Reading())  # called only because it checks the lines
     by_recording: dict[str, list[Entry]] = {}
     for entry in segments.values():
         by_recording.setdefault(entry.id.rpartition("-")[0], []).append(entry)
@@ -119,5 +119,5 @@ def _parse_time(path: Path, number: int, text: str) -> float:
     except ValueError:
         seconds = math.nan
     if not 0 <= seconds < math.inf:
-        raise UsageError(f"{path}:{number}: seconds are expected, found {text[:60]!r}")
+        raise UsageError(f"{path}:{number}: expected seconds, found {text[:60]!r}")
     return seconds

@@ -1,4 +1,4 @@
-"""Hypotheses, references and speakers given as Python values, which are texts or files."""
+"""Read hypotheses, references and speakers that a Python caller passes as strings or as paths of files."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -12,13 +12,13 @@ from asr_verdicts.texts.speakers import speakers_in
 from asr_verdicts.texts.systems import files_of, join_texts, read_systems
 
 Path_ = str | Path
-# a file, or a pattern of files with one per seed; the texts of a system in order or by id; or a list of these with one
-# per seed
+# hypotheses of one system: a file, a pattern that matches one file per seed, or transcripts in order or by id
+# A list of such values contains one value per seed.
 Hypotheses = Path_ | Sequence[Any] | Mapping[str, str]
 
 
 def seeds_of(value: Hypotheses, name: str, format_: str | None, spoken: Texts | None) -> list[Texts]:
-    """Return the texts of a system, one for each seed."""
+    """Read the hypotheses of a system, and return one Texts per seed. name: the system's name, for error messages."""
     if isinstance(value, (str, Path)):
         return read_systems(files_of(name, str(value)), format_, spoken)
     if isinstance(value, Mapping):
@@ -27,7 +27,7 @@ def seeds_of(value: Hypotheses, name: str, format_: str | None, spoken: Texts | 
     if values and all(isinstance(item, str) for item in values) and not all(Path(item).is_file() for item in values):
         return [texts_of(values, name, format_)]
     if odd := [item for item in values if not isinstance(item, (str, Path, Mapping, Sequence))]:
-        raise UsageError(f"{name}: expected texts, or files; found {str(odd[0])[:60]!r}")
+        raise UsageError(f"{name}: expected transcripts or files, found {str(odd[0])[:60]!r}")
     seeds: list[Texts] = []
     for number, item in enumerate(values):
         if isinstance(item, (str, Path)):
@@ -35,20 +35,20 @@ def seeds_of(value: Hypotheses, name: str, format_: str | None, spoken: Texts | 
         else:
             seeds.append(texts_of(item, f"{name}, seed {number}", format_))
     if not seeds:
-        raise UsageError(f"{name}: expected texts, or files; found none")
+        raise UsageError(f"{name}: expected transcripts or files, found none")
     return seeds
 
 
 def texts_of(value: Any, name: str, format_: str | None, references: bool = False) -> Texts:
-    """Return texts from a file, a dict by id, or a list, whose ids are 1, 2, …"""
+    """Read transcripts from a file, from a dict by id, or from a list, whose ids are 1, 2, …"""
     if isinstance(value, (str, Path)):
         return join_texts([read_texts(path, format_, Reading(references)) for path in files_of(name, str(value))])
     by_id = value if isinstance(value, Mapping) else {str(place): text for place, text in enumerate(value, start=1)}
     for id_, text in by_id.items():
         if not isinstance(text, str):
-            raise UsageError(f"{name}: {id_}: a text is expected, found {str(text)[:60]!r}")
+            raise UsageError(f"{name}: {id_}: expected text, found {str(text)[:60]!r}")
     if not by_id:
-        raise UsageError(f"{name}: expected texts; found none")
+        raise UsageError(f"{name}: expected transcripts, found none")
     entries = [(0, Entry(str(id_), text)) for id_, text in by_id.items()]
     return Texts(name, "texts", unique(Path(name), entries))
 
@@ -59,7 +59,7 @@ def speakers_of_texts(
     systems: Mapping[str, Mapping[str, Sequence[Texts]]],
     set_: str,
 ) -> Mapping[str, str] | None:
-    """Return the speakers by id, from a dict, an utt2spk file, or a list in the order of the references."""
+    """Return the speakers by id, from a dict, an utt2spk file, or a list in the references' order; None for None."""
     if value is None:
         return None
     if isinstance(value, Mapping):

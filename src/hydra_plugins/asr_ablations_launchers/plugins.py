@@ -1,4 +1,4 @@
-"""Hydra's plugins: launchers, which run arms in processes, on Ray or on Slurm, and sweepers, which list the arms."""
+"""Hydra plugins: launchers run arms in processes, on Ray or on Slurm, and sweepers choose the arms to run."""
 
 import os
 import secrets
@@ -20,53 +20,53 @@ from omegaconf import DictConfig
 from asr_ablations.tools.errors import require
 from asr_verdicts.errors import UsageError, choices
 
-if TYPE_CHECKING:  # Hydra imports every plugin whenever a command starts, so heavy modules are imported at a launch
+if TYPE_CHECKING:  # Hydra imports every plugin when any command starts, so heavy modules are only imported at launch
     from asr_ablations.sweep.arm import FrozenArm, State
     from asr_ablations.sweep.runner import Places
     from asr_ablations.sweep.this_machine import Slots
 
 OPTIONS: dict[str, Any] = {
-    "jobs": None,  # number of arms that run at a time; by default one per GPU, or without GPUs one per core
-    "per_gpu": 1,  # number of arms that share a GPU; auto: as many as fit into its memory
+    "jobs": None,  # number of arms that run at a time; by default one per GPU, or one per core if there are no GPUs
+    "per_gpu": 1,  # number of arms that share a GPU; auto: as many as the GPU's memory holds
     "timeout": None,  # minutes after which an arm is killed; null: no limit
-    "show": None,  # function that gets the run folders and prints the results; by default one line per arm
+    "show": None,  # dotted name of a function that prints the run folders' results; by default one line per arm
     "fail_fast": False,  # true: stop all arms when one fails
 }
 RAY_OPTIONS = {
     **OPTIONS,
     "address": None,  # auto, or host:port of a cluster; by default RAY_ADDRESS, or else a local Ray
-    "cpus": 1,  # CPUs per rank of an arm, with one thread on each
-    "retries": 3,  # times that an arm is restarted after its worker or machine was lost
+    "cpus": 1,  # CPUs for each rank of an arm, which runs one thread per CPU
+    "retries": 3,  # number of restarts of an arm whose worker or machine is lost
 }
 SLURM_OPTIONS = {
-    **{name: value for name, value in OPTIONS.items() if name not in ("per_gpu", "timeout")},  # Slurm has its own
-    # options of sbatch with the same names, except that memory is sbatch's --mem, for example 32G
+    **{name: value for name, value in OPTIONS.items() if name not in ("per_gpu", "timeout")},  # Slurm sets these
+    # sbatch options of the same names, except that memory is sbatch's --mem (for example 32G)
     **dict.fromkeys(("partition", "account", "qos", "constraint", "memory")),
-    "cpus": 1,  # CPUs per rank of an arm, with one thread on each
-    # time limit of a job, which is queued again when it reaches the limit. null: the partition's limit; plan: an
-    "minutes": None,  # estimate from a few measured steps
-    "sbatch": [],  # further options of sbatch, for example [--exclude=node7]
-    "detach": False,  # true: queue the arms and exit; the same command attaches to them again
+    "cpus": 1,  # CPUs for each rank of an arm, which runs one thread per CPU
+    # A job that reaches its time limit is queued again. plan: estimate the limit from a few measured steps.
+    "minutes": None,  # time limit of a job; null: the partition's limit
+    "sbatch": [],  # further sbatch options, for example [--exclude=node7]
+    "detach": False,  # true: queue the arms and exit; running the same command again attaches to them
 }
 DECLARING = (".ArmsSweeper", ".BasicSweeper", ".VerdictSweeper")
-"""Sweepers that declare all arms, or the rule that adds runs, beforehand. With others, results decide the next arms."""
+"""Sweepers that fix all arms, or the rule for adding runs, in advance. Other sweepers choose arms by their results."""
 
 
 def store(group: str, name: str, cls: type, **options: Any) -> None:
-    """Register a plugin with Hydra under a group and a name. options: its arguments, with their defaults."""
+    """Register a plugin with Hydra under a group and a name. options: the plugin's arguments and their defaults."""
     node = {"_target_": f"{cls.__module__}.{cls.__name__}", **options}
     ConfigStore.instance().store(group=group, name=name, node=node, provider="asr_ablations")
 
 
 class ComposingLauncher(Launcher):
-    """Base class of launchers: composes the configs of the arms."""
+    """Base class of launchers, which composes each arm's config."""
 
     def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
         self.hydra_context, self.config, self.started = hydra_context, config, time.time()
         self.task_function, self.script = task_function, Path(sys.argv[0]).resolve()
 
     def compose(self, arms: Sequence[Sequence[str]], first: int) -> list[DictConfig]:
-        """Compose the config of each arm from its overrides. first: Hydra's job number of the first arm."""
+        """Compose each arm's config from the arm's overrides. first: Hydra's job number of the first arm."""
         from asr_ablations.config.compose import compose_arm
 
         return [compose_arm(self.hydra_context, self.config, words, first + i) for i, words in enumerate(arms)]
@@ -75,14 +75,14 @@ class ComposingLauncher(Launcher):
 class ProcessesLauncher(ComposingLauncher):
     """Composes and freezes all arms first, then runs each in a separate process. OPTIONS lists the arguments.
 
-    placing: the options that decide how many arms run at a time, and where.
+    placing: options that decide where arms run, and how many run at a time
     """
 
     def __init__(self, *, show: str | None, fail_fast: bool, timeout: float | None = None, **placing: Any) -> None:
         self.show, self.fail_fast, self.timeout, self.placing = show, fail_fast, timeout, placing
 
     def launch(self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int) -> Sequence[JobReturn]:
-        if not initial_job_idx:  # a search launches several batches
+        if not initial_job_idx:  # a search launches several batches, and announces only the first
             announce_sweep(len(job_overrides))
         from asr_ablations.sweep import launch
         from asr_ablations.sweep.preflight import is_training, print_differences, refuse_plan_of_runs
@@ -100,17 +100,17 @@ class ProcessesLauncher(ComposingLauncher):
             slots = self.slots(arms)
             show_plan(arms, slots.jobs, slots.threads(len(arms)))
             if (runs := self.config.hydra.sweeper.get("n_trials")) is not None:
-                print(f"a search: these are the first {len(arms)} of its {runs} runs; their results decide the others")
-                raise SystemExit(0)  # the sweeper would wait for results
+                print(f"a search: these are the first {len(arms)} of its {runs} runs; their results choose the others")
+                raise SystemExit(0)  # exit, because the sweeper would wait for results
             return []
-        # an arm without a result raises here: its end is printed already, and a failed JobReturn would repeat it
+        # objective() raises for a failed arm, because its error is printed and a failed JobReturn would repeat it
         return [
             JobReturn(list(state.arm.overrides), cfg, status=JobStatus.COMPLETED, _return_value=launch.objective(state))
             for state, cfg in zip(self.run(arms), configs, strict=True)
         ]
 
     def run(self, arms: "Sequence[FrozenArm]") -> "list[State]":
-        """Run frozen arms, and wait until all have ended."""
+        """Run the frozen arms, and wait until all of them have ended."""
         from asr_ablations.sweep import launch
 
         return launch.run(
@@ -118,19 +118,19 @@ class ProcessesLauncher(ComposingLauncher):
         )
 
     def slots(self, arms: "Sequence[FrozenArm]") -> "Slots":
-        """Return the slots of this machine. It also measures arms that will run on other machines."""
+        """Return this machine's slots, on which arms are also measured if they will run on other machines."""
         from asr_ablations.sweep.this_machine import machine_slots
 
         return machine_slots(self.placing["jobs"], self.placing.get("per_gpu", 1), arms)
 
     def places(self, arms: "Sequence[FrozenArm]") -> "Places":
-        """Return the places where these arms run."""
+        """Return the object that starts these arms as places for them become free."""
         from asr_ablations.sweep.this_machine import Machine
 
         return Machine(self.script, arms, self.slots(arms))
 
     def metadata(self) -> dict[str, object]:
-        """Describe for the manifest how the sweep was started, so that the same command can be typed again."""
+        """Return how the sweep was started, for the manifest: command, config folders, overrides and varied values."""
         from asr_ablations.tools.machine import iso
 
         hydra = self.config.hydra
@@ -143,15 +143,15 @@ class ProcessesLauncher(ComposingLauncher):
             "config_name": hydra.job.config_name,
             "config_folders": [path for provider, path in sources.items() if provider in ("main", "command-line")],
             "overrides": list(hydra.overrides.task),
-            # values that the sweep varies, as typed on the command line or else as written in its file
+            # values that the sweep varies: from the command line if typed there, else from the sweep file
             "space": {str(key): typed.get(key, str(value)) for key, value in params.items()},
             "search": not str(hydra.sweeper.get("_target_")).endswith(DECLARING),
         }
 
 
 def announce_sweep(runs: int) -> None:
-    """Print the number of runs before imports and composing, which take seconds."""
-    print(f"composes and checks {runs} runs", flush=True)
+    """Print the number of runs right away, because imports and composing configs take seconds."""
+    print(f"composing and checking {runs} runs", flush=True)
 
 
 class RayLauncher(ProcessesLauncher):
@@ -162,7 +162,7 @@ class RayLauncher(ProcessesLauncher):
         address = self.placing["address"] or os.environ.get("RAY_ADDRESS") or None
         os.environ["RAY_USAGE_STATS_ENABLED"] = "0"  # Ray reads these variables when it is imported
         if address is None:
-            os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"  # a local Ray stays on the loopback address
+            os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"  # keeps a local Ray on the loopback address
             os.environ.setdefault("RAY_AUTH_MODE", "token")
             # otherwise Ray would store a token in the home folder
             os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
@@ -181,7 +181,7 @@ class SlurmLauncher(ProcessesLauncher):
 
 
 class TogetherLauncher(ComposingLauncher):
-    """Calls the task once, with the configs of all arms."""
+    """Calls the task function once, with the list of all arms' configs."""
 
     def launch(self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int) -> Sequence[JobReturn]:
         arms = self.compose(job_overrides, initial_job_idx)
@@ -192,7 +192,7 @@ class TogetherLauncher(ComposingLauncher):
 
 
 class ArmsSweeper(BasicSweeper):
-    """Runs every combination of values, each with every arm of the list if the config has one."""
+    """Runs every combination of the swept values, or every combination with every arm if the config lists arms."""
 
     def get_job_batch(self) -> Sequence[Sequence[str]]:
         assert self.config is not None
@@ -201,7 +201,7 @@ class ArmsSweeper(BasicSweeper):
 
 
 def add_arms(context: HydraContext, config: DictConfig, batch: Sequence[Sequence[str]]) -> Sequence[Sequence[str]]:
-    """Combine the overrides in `batch` with every listed arm. Raise UsageError for a wrong list, or without runs."""
+    """Combine each run in `batch` with every listed arm. Raise UsageError if the batch is empty or the list invalid."""
     if not batch:
         raise UsageError("a key of -m has no values: there is nothing to run")
     if "arms" not in config or (config.arms is None and not any(word.startswith("arms=") for word in batch[0])):
@@ -216,9 +216,9 @@ QUIET = "asr_ablations.sweep.until.ablation.print_nothing"
 
 
 class VerdictSweeper(BasicSweeper):
-    """Adds seeds to the arms of a sweep, round by round, as the keys of `until` demand, with any launcher.
+    """Adds seeds to a sweep's arms, round by round, until every question has its verdict (config group `until`).
 
-    The seeds named in the sweep are used first; the plan adds others as needed.
+    The plan first uses the seeds that the sweep lists, and adds others as needed.
     """
 
     def sweep(self, arguments: list[str]) -> Any:
@@ -245,10 +245,10 @@ DIRECTIONS = ("minimize", "maximize")
 class SearchSweeper(BasicSweeper):
     """Proposes n_trials runs from a search space, and runs n_jobs of them at a time, with any launcher.
 
-    params: the search space, which the command line overrides. A value is choice(…), range(…), interval(…),
-        int(interval(…)), tag(log, …) of one of these, or a fixed value.
-    sampler: hydra/sweeper/sampler=tpe, random or qmc, or another of Optuna's samplers by its `kind`.
-    direction: minimize or maximize the result of a run, which is its best WER on the first validation set.
+    params: search space, which the command line overrides. A value is choice(…), range(…), interval(…),
+        int(interval(…)), tag(log, …) around one of these, or a fixed value.
+    sampler: hydra/sweeper/sampler=tpe, random or qmc, or any Optuna sampler, whose class name is its `kind`
+    direction: minimize or maximize a run's result, which is its best WER on the first validation set
     """
 
     def __init__(self, *, direction: str, n_trials: int, n_jobs: int, sampler: Any, params: DictConfig | None) -> None:
@@ -282,9 +282,9 @@ SAMPLERS: dict[str, dict[str, Any]] = {
 for _name, _options in SAMPLERS.items():
     _node = {"_target_": "asr_ablations.sweep.search.build_sampler", **_options}
     ConfigStore.instance().store(group="hydra/sweeper/sampler", name=_name, node=_node, provider="asr_ablations")
-# Hydra's default launcher, "basic", runs all arms in one process, where seeds, environment and memory leak from one arm
-# into the next. Ours takes that name as well, so that every config uses it, including users' sweep files. Only a
-# primary config could choose a launcher by another name. The same holds for the sweeper.
+# Hydra's default launcher, "basic", runs all arms in one process, where seeds, variables and memory leak between arms.
+# Our launcher and our sweeper replace Hydra's "basic" ones, so every config uses them, including users' sweep files.
+# A launcher with another name would have to be selected in every primary config.
 for _name in ("processes", "basic"):
     store("hydra/launcher", _name, ProcessesLauncher, **OPTIONS)
 store("hydra/launcher", "ray", RayLauncher, **RAY_OPTIONS)

@@ -54,7 +54,7 @@ def test_trimmed_without_speakers_is_yuens_test(seed: int, runs: tuple[int, int]
 
 
 def test_trimming_needs_five_runs() -> None:
-    with pytest.raises(ValueError, match="5 runs of every arm; one has 4"):
+    with pytest.raises(ValueError, match="5 runs of every arm; one arm has 4"):
         contrast_estimate([(1, rates(0, 5)), (-1, rates(1, 4))], trimmed=True)
 
 

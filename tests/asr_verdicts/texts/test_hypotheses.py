@@ -170,7 +170,7 @@ def test_patterns_of_references(tmp_path: Path) -> None:
     (tmp_path / "3/4/3-5.trans.txt").write_text("1-2-0 FOUR\n")
     with pytest.raises(UsageError, match="the id 1-2-0 occurs twice"):
         read_given(parse([f"a={tmp_path}/hyp"], [pattern]), None, {})
-    with pytest.raises(UsageError, match=r"--references .*: no file fits the pattern"):
+    with pytest.raises(UsageError, match=r"--references .*: no file matches the pattern"):
         parse([f"a={tmp_path}/hyp"], [f"{tmp_path}/*.ref"])
 
 
@@ -261,7 +261,8 @@ def test_missing_ids_as_asked(missing: str, ids: list[str], deletions: int) -> N
 def test_copies_of_a_file_are_pointed_out() -> None:
     files = [Texts(name, "trn", {"a": entries.Entry("a", text)}) for name, text in (("p", "x"), ("q", "y"), ("r", "x"))]
     (warning,) = score("test", given(a="x"), files, Scoring()).warnings
-    assert warning == "test: p and r have the same hypotheses: not independent, and one run if of one system"
+    problem = "not independent, and counted once if they belong to one system"
+    assert warning == f"test: p and r have the same hypotheses: {problem}"
 
 
 def test_unknown_speakers_are_said_and_a_habit_is_proposed() -> None:
@@ -404,11 +405,11 @@ BAD_FILES: dict[str, tuple[Any, dict[str, Any], str]] = {
     "a carriage return within": ("one\rtwo (a)\n", {}, ":1: a carriage return in the middle"),
     "gzip": (gzip.compress(b"one (a)\n"), {}, "it is compressed by gzip"),
     "comments alone": (";; one\n;; two\n", {}, "it contains only comments"),
-    "trn: an id twice": ("one (a)\ntwo (a)\n", {}, ":2: the id a is in line 1 already"),
+    "trn: an id twice": ("one (a)\ntwo (a)\n", {}, ":2: the id a is already in line 1"),
     "trn: mixed with kaldi": ("one (a)\ntwo (b)\nc three\n", {}, ":3: expected words (id), found 'c three'"),
     "sentences without ids": ("a one\nb two\na three\n", {}, "; --format lines reads sentences without ids"),
     "csv: unknown columns": ("when,words\n1,x\n", {"format": "csv"}, "no hypothesis column (columns: when, words)"),
-    "kaldi: an id twice": ("a one\nb two\na three\n", {}, ":3: the id a is in line 1 already"),
+    "kaldi: an id twice": ("a one\nb two\na three\n", {}, ":3: the id a is already in line 1"),
     "json: broken": ('{"id": "a", "text": "x"}\n{"id": \n', {}, ":2: not JSON: "),
     "json: a list of numbers": ("[\n1,\n2]\n", {"format": "json"}, "entry 1 is not an object"),
     "json: mixed with trn": ('{"id": "a", "text": "x"}\none (b)\n', {}, ":2: not JSON: "),
@@ -417,18 +418,18 @@ BAD_FILES: dict[str, tuple[Any, dict[str, Any], str]] = {
         {},
         "no hypothesis column (columns: id, words); expected one of pred_text",
     ),
-    "json: null": ('{"id": "a", "pred_text": null}\n', {}, ":1: pred_text: a text is expected, found null"),
-    "json: NaN": ('{"id": "a", "pred_text": NaN}\n', {}, ":1: pred_text: a text is expected, found 'nan'"),
+    "json: null": ('{"id": "a", "pred_text": null}\n', {}, ":1: pred_text: expected text, found null"),
+    "json: NaN": ('{"id": "a", "pred_text": NaN}\n', {}, ":1: pred_text: expected text, found 'nan'"),
     "json: a list as text": (
         '{"id": "a", "pred_text": ["x"]}\n',
         {},
-        ":1: pred_text: a text is expected, found \"['x']\"",
+        ":1: pred_text: expected text, found \"['x']\"",
     ),
-    "json: no id": ('{"id": "", "pred_text": "x"}\n', {}, ":1: an id is expected, found none"),
+    "json: no id": ('{"id": "", "pred_text": "x"}\n', {}, ":1: expected an id, found none"),
     "json: a duration below 0": (
         '{"id": "a", "text": "x", "duration": -1}\n',
         {},
-        ":1: duration: seconds are expected",
+        ":1: duration: expected seconds",
     ),
     "json: deep": ('{"id": ' + "[" * 100_000 + "\n", {}, ":1: not JSON: "),
     "json: several sets": (
@@ -437,15 +438,15 @@ BAD_FILES: dict[str, tuple[Any, dict[str, Any], str]] = {
         "it contains the sets p, q",
     ),
     "json: another set": ('{"id": "a", "text": "x", "set": "p"}\n', {"set": "q"}, "it has no set q; expected p"),
-    "csv: a short row": ("id,text\na,x\nb\n", {}, ":3: 1 fields, expected 2 as in the head"),
+    "csv: a short row": ("id,text\na,x\nb\n", {}, ":3: 1 fields, expected 2 as in the header"),
     "csv: a quote that is not closed": (
         'id,text\na,x\nb,"y\nc,z\nd,"w"\n',
         {},
         ":3: a quote opens here that is not closed in this line",
     ),
-    "tsv: a tab too many": ("id\ttext\na\tx\ty\n", {}, ":2: 3 fields, expected 2 as in the head"),
-    "ids that differ in their Unicode form": ("one (z\u0301)\ntwo (ź)\n", {}, ":2: the id ź is in line 1 already"),
-    "csv: no rows": ("id,text\n", {}, "it has a head but no rows"),
+    "tsv: a tab too many": ("id\ttext\na\tx\ty\n", {}, ":2: 3 fields, expected 2 as in the header"),
+    "ids that differ in their Unicode form": ("one (z\u0301)\ntwo (ź)\n", {}, ":2: the id ź is already in line 1"),
+    "csv: no rows": ("id,text\n", {}, "it has a header but no rows"),
     "icefall: no hypothesis": ("a:\tref=['x']\n", {}, "the id a has no hyp"),
     "icefall: no list": ("a:\tref=['x']\na:\thyp=[x]\n", {}, ":2: expected a list of words in quotes, found '[x]'"),
     "icefall: an id twice": (
@@ -472,7 +473,7 @@ BAD_FILES: dict[str, tuple[Any, dict[str, Any], str]] = {
         {},
         ":1: the segment ends at 2 s, not after its start at 3 s",
     ),
-    "stm: a segment twice": ("r 1 anna 1.0 2.0 x\n" * 2, {}, ":2: the id r-1-1.00 is in line 1 already"),
+    "stm: a segment twice": ("r 1 anna 1.0 2.0 x\n" * 2, {}, ":2: the id r-1-1.00 is already in line 1"),
     "an unknown format": ("one (a)\n", {"format": "srt"}, "--format=srt: expected trn, kaldi, json"),
 }
 
@@ -521,9 +522,9 @@ BAD_PAIRS: dict[str, tuple[Any, Any, dict[str, Any], str]] = {
         given(a="x"),
         [given(b="x")],
         {},
-        "none of its ids is in the references: it has b, they have a; it was read as trn",
+        "none of its ids is in the references: the file has b, the references have a; read as trn",
     ),
-    "no references": (None, [given(a="x")], {}, "it holds no references; expected --references FILE"),
+    "no references": (None, [given(a="x")], {}, "it has no references; expected --references FILE"),
     "a speaker that is not found": (
         given(a="x"),
         [given(a="x")],
@@ -557,7 +558,7 @@ def test_files_that_do_not_fit_together(case: str) -> None:
     ("scoring", "message"),
     [
         ({"normalise": "lower"}, "--normalise=lower: expected none, case, punctuation, whisper"),
-        ({"language": "turkish"}, "--language=turkish: expected the code of a language, as tr"),
+        ({"language": "turkish"}, "--language=turkish: expected a language code, such as tr"),
         ({"missing": "ignore"}, "--missing=ignore: expected refuse, empty, skip"),
         ({"speaker_of": "("}, "--speaker-of=(: not a regular expression"),
         ({"speaker_of": "a.*"}, "expected a group for the speaker"),
@@ -610,7 +611,7 @@ def test_utt2spk(tmp_path: Path) -> None:
     path.write_text("z\u0301 a\u0308\n")
     assert speakers_in(path) == {"ź": "ä"}
     path.write_text("a anna\na bob\n")
-    with pytest.raises(UsageError, match=":2: a has the speaker anna already"):
+    with pytest.raises(UsageError, match=":2: a already has the speaker anna"):
         speakers_in(path)
     path.write_text("a anna extra\n")
     with pytest.raises(UsageError, match=":1: expected id and speaker"):

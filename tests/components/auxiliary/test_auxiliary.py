@@ -13,7 +13,7 @@ from asr_ablations.components.auxiliary.head import layer_sizes
 from asr_ablations.config.build import build
 from asr_ablations.data.batch import Batch
 from asr_ablations.training.assembly import assemble
-from asr_ablations.training.auxiliary import Activations, auxiliary_of, count_parameters
+from asr_ablations.training.auxiliary import Activations, auxiliary_of, count_parameters, without_auxiliary
 from asr_ablations.training.model_summary import draw_model
 from asr_ablations.training.task import CTCTask
 from asr_verdicts.errors import UsageError
@@ -106,6 +106,13 @@ def test_attention_is_the_cross_entropy_of_every_label_and_the_end(smoothing: fl
     assert module(x, torch.tensor([4]), utterances(labels)).item() == pytest.approx(nats / 3, rel=1e-5)
 
 
+def test_attention_scores_transcripts_as_training_does() -> None:
+    module, x, labels = head("attention", smoothing=0), activations(4), [[2, 1, 3], [], [1]]
+    scores = module.score(x[0], labels)
+    losses = [module(x, torch.tensor([4]), utterances(each)).item() * max(1, len(each)) for each in labels]
+    assert scores == pytest.approx([-loss for loss in losses], rel=1e-5)
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_padding_changes_nothing(name: str) -> None:
     """The mean of utterances alone, whatever lies past a length."""
@@ -164,6 +171,49 @@ def test_drawing_and_size_are_those_of_the_model_alone(name: str) -> None:
     assert count_parameters(module) == sum(p.numel() for p in plain.parameters())  # type: ignore[attr-defined]
 
 
+@pytest.mark.parametrize("network", [[], ["model=conformer", "model.heads=2", "auxiliary.layer=layers.0"]])
+def test_later_layers_see_the_probabilities_that_condition_them(network: list[str]) -> None:
+    """Nozaki & Komatsu 2021, equations 12 and 13: the same model, with a layer whose output was changed by hand."""
+    model: Any = task("auxiliary=inter_ctc", "auxiliary.self_conditioned=true", *network).model.eval()
+    plain = task(*(word for word in network if "auxiliary" not in word)).model.eval()
+    head, features, lengths = model.conditioning, torch.randn(2, 60, 40), torch.tensor([60, 33])
+    features[1, 33:] = 0.0  # as padding is
+    plain.load_state_dict({key: value for key, value in model.state_dict().items() if "conditioning" not in key})
+
+    def change(_layer: Any, inputs: Any, output: torch.Tensor) -> torch.Tensor:
+        for row, length in enumerate(inputs[1].tolist()):
+            for frame in range(length):
+                seen = (head.output.weight @ output[row, frame] + head.output.bias).exp()
+                output[row, frame] += head.back.weight @ (seen / seen.sum()) + head.back.bias
+        return output
+
+    with torch.no_grad():
+        before = plain(features, lengths)[0]
+        plain.get_submodule(head.layer).register_forward_hook(change)
+        expected, ours, copied = (each(features, lengths)[0] for each in (plain, model, without_auxiliary(model)))
+        alone = model(features[1:, :33], lengths[1:])[0]
+    frames = int(model.output_lengths(torch.tensor(33)))
+    torch.testing.assert_close(ours, expected)
+    torch.testing.assert_close(ours[1:, :frames], alone[:, :frames])
+    assert torch.equal(ours, copied), "recognition keeps it"
+    assert not torch.allclose(ours, before)
+    assert count_parameters(model) == sum(weights.numel() for weights in model.parameters())
+
+
+def test_the_loss_is_that_of_the_layer_before_it_is_conditioned() -> None:
+    module, batch = task("auxiliary=inter_ctc", "auxiliary.self_conditioned=true"), utterances([1, 2], [3])
+    plain = task("auxiliary=inter_ctc")
+    states = [{key.removeprefix(f"{name}."): value for key, value in each.model.state_dict().items()}  # type: ignore
+              for each, name in ((module, "conditioning"), (plain, "auxiliary"))]  # fmt: skip
+    assert torch.equal(states[0]["output.weight"], states[1]["output.weight"])
+    scored, other = module.scored(batch), plain.scored(batch)
+    assert scored.auxiliary is not None
+    assert scored.auxiliary.item() == other.auxiliary.item()  # type: ignore[union-attr]
+    assert scored.loss.item() != other.loss.item()
+    scored.loss.backward()
+    assert all(weights.grad is not None for weights in module.model.parameters())  # type: ignore[attr-defined]
+
+
 def test_layers_are_those_with_a_row_for_each_output_frame() -> None:
     sizes = layer_sizes(task().model, 40)  # type: ignore[arg-type]
     assert {name: sizes[name] for name in ("recurrent.0", "norms.1", "output")} == {
@@ -180,6 +230,9 @@ def test_layers_are_those_with_a_row_for_each_output_frame() -> None:
         (["auxiliary=transducer", "auxiliary.size=0"], r"auxiliary\.size=0: expected a whole number"),
         (["auxiliary=attention", "auxiliary.heads=3"], r"auxiliary\.heads=3: expected a divisor of 8"),
         (["auxiliary=attention", "auxiliary.smoothing=1"], r"smoothing=1: expected a number from 0 to below 1"),
+        (["auxiliary=inter_ctc", "auxiliary.self_conditioned=true", "auxiliary.layer=output"],
+         r"auxiliary\.layer=output: expected a layer that gets lengths, as recurrent\.0"),
+        (["decoder=attention_rescored"], "decoder: AttentionRescored rescores texts: expected it in src/evaluate.py"),
         (["auxiliary=inter_ctc", "order=chunked", "loss=framewise"], "order=chunked: an auxiliary loss needs whole"),
         (["loss=cr_ctc"], "loss=cr_ctc: both views of an utterance would be equal"),
     ],

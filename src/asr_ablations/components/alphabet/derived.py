@@ -7,10 +7,10 @@ from asr_ablations.data.corpus import Corpus
 
 
 class Derived:
-    """Builds an alphabet of the space and every character in the training texts, sorted by code point.
+    """Builds an alphabet of the space and all characters in the training transcripts, sorted by code point.
 
-    The corpus is prepared and its training texts are read, because the model's size depends on the alphabet.
-    separation: the character between double letters, or None.
+    The corpus is prepared before the model is built, because the model's output size depends on the alphabet.
+    separation: character to insert between double letters, or None to insert nothing
     """
 
     def __init__(self, *, separation: str | None) -> None:

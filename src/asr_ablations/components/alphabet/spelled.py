@@ -9,20 +9,20 @@ from asr_verdicts.text import clean
 
 
 class Spelled:
-    """Builds an alphabet of the given characters.
+    """Builds an alphabet from a string of characters in the config.
 
-    separation: the character put between double letters, or None. Raises UsageError if the characters are not a text or
-    contain the separation.
+    separation: character to insert between double letters, or None to insert nothing. Raises UsageError if `characters`
+    is not a string, is empty, or contains a repetition or the separation.
     """
 
     def __init__(self, *, characters: str, separation: str | None) -> None:
         if not isinstance(characters, str):
-            raise choices("alphabet.characters", characters, "a text of all characters, such as abc")
+            raise choices("alphabet.characters", characters, "a string of all characters, such as abc")
         self.alphabet = Letters.with_separation(clean(characters), separation)
 
     def __call__(self, corpus: Corpus) -> Letters:
         return self.alphabet
 
     def restore(self, state: Mapping[str, object]) -> Letters:
-        """Return the config's alphabet; the model's check then refuses a checkpoint with another one."""
+        """Return the config's alphabet instead of `state`. A later check refuses checkpoints with another alphabet."""
         return self.alphabet

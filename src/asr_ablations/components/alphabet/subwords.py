@@ -1,4 +1,4 @@
-"""Subword units of SentencePiece (Kudo & Richardson 2018), trained on the training text."""
+"""Subword units from SentencePiece (Kudo & Richardson 2018), trained on the training transcripts."""
 
 import base64
 import hashlib
@@ -17,13 +17,13 @@ from asr_verdicts.errors import UsageError, choices
 
 TYPES = ("unigram", "bpe")
 WORD_START = "▁"
-"""The mark at the start of a word's first piece; SentencePiece writes the space so."""
+"""SentencePiece's symbol for a space. It begins the first piece of each word."""
 
 
 class Pieces(Alphabet):
-    """The pieces of a SentencePiece model; its unknown piece, index 0, is the blank.
+    """The pieces of a SentencePiece model. Its piece for unknown characters, at index 0, serves as the CTC blank.
 
-    model: the model, serialised. Raises UsageError if it is not one.
+    model: the serialised SentencePiece model. Raises UsageError if SentencePiece cannot load it.
     """
 
     def __init__(self, model: bytes) -> None:
@@ -71,12 +71,12 @@ class Pieces(Alphabet):
 
 
 class SentencePiece:
-    """Trains a SentencePiece model on the training text, so the corpus is prepared before the model is built.
+    """Trains a SentencePiece model on the training transcripts, which requires the corpus to be prepared first.
 
-    - type: unigram or bpe
-    - size: V, the number of outputs, including the blank
+    - type: algorithm, either unigram or bpe
+    - size: number of model outputs V, including the blank
 
-    Raises UsageError for other values, and for a size that the training text does not allow.
+    Raises UsageError for values out of range, and for a size that SentencePiece cannot reach with the transcripts.
     """
 
     def __init__(self, *, type: str, size: int) -> None:
@@ -96,7 +96,7 @@ class SentencePiece:
 
 @lru_cache(maxsize=1)
 def _train(texts: tuple[str, ...], type_: str, size: int) -> bytes:
-    """Return the serialised model. The pieces keep every character, and texts are not changed."""
+    """Train a SentencePiece model that covers every character of the unmodified texts, and return it serialised."""
     from sentencepiece import SentencePieceTrainer
 
     written = io.BytesIO()
@@ -112,8 +112,8 @@ def _train(texts: tuple[str, ...], type_: str, size: int) -> bytes:
             pad_id=-1,
             character_coverage=1.0,
             normalization_rule_name="identity",
-            max_sentence_length=1_000_000,  # bytes; longer texts would be left out
-            num_threads=1,  # with more, the pieces may differ from one training to the next
+            max_sentence_length=1_000_000,  # in bytes; SentencePiece leaves longer texts out
+            num_threads=1,  # with more threads, repeated training may give different pieces
             minloglevel=3,
         )
     except RuntimeError as error:

@@ -1,4 +1,4 @@
-"""Several augmentations in a row."""
+"""Several augmentations, applied one after another."""
 
 from collections.abc import Sequence
 
@@ -10,7 +10,7 @@ from asr_ablations.data.batch import Augmentation
 
 
 class Chain(NoAugmentation):
-    """Applies `steps` in this order, first to the waveform and later to the features."""
+    """Applies the augmentations in `steps` in order, first to the waveform and later to the features."""
 
     def __init__(self, *, steps: Sequence[Augmentation]) -> None:
         self.steps = steps

@@ -8,10 +8,10 @@ from asr_ablations.tools.random_streams import uniforms
 
 
 class FrequencyWarp(NoAugmentation):
-    """Stretches the frequency axis of features (B, T, F) by a random factor from 1 - most to 1 + most.
+    """Rescales the frequency axis of features (B, T, F) by a random factor from 1 - most to 1 + most.
 
-    The new bin f is interpolated from the old ones at f · factor. The factor depends only on seed, epoch and utterance
-    id. Raises ValueError unless 0 ≤ most < 1.
+    Bin f of the output is interpolated from the input bins at position f · factor. The factor depends only on seed,
+    epoch and utterance id. Raises ValueError unless 0 ≤ most < 1.
     """
 
     def __init__(self, *, most: float) -> None:
@@ -27,6 +27,6 @@ class FrequencyWarp(NoAugmentation):
         bins = features.shape[2]
         bin_numbers = torch.arange(bins, device=features.device)
         read = (bin_numbers * factors[:, None]).clamp(max=bins - 1)
-        # triangular interpolation weights in a matrix per utterance, so that one product warps the whole batch
+        # (B, F, F), one matrix of linear interpolation weights per utterance: one product warps the whole batch
         weights = (1 - (bin_numbers[None, :, None] - read[:, None, :]).abs()).clamp(min=0)
         return features @ weights

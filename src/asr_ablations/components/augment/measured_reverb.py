@@ -12,9 +12,9 @@ from asr_ablations.tools.random_streams import uniforms
 
 
 class MeasuredReverb(NoAugmentation):
-    """Plays a share of the waveforms in rooms whose impulse responses are audio files in `folder` or its subfolders.
+    """Convolves a random share of the waveforms with room impulse responses from `folder` and its subfolders.
 
-    Whether and where depends only on seed, epoch and utterance id. Raises UsageError if the folder contains no audio.
+    The random choices depend only on seed, epoch and utterance id. Raises UsageError if `folder` contains no audio.
     """
 
     changes_waveforms = True

@@ -12,16 +12,16 @@ from asr_ablations.tools.random_streams import uniforms
 class Noise(NoAugmentation):
     """Adds noise from a random audio file in `folder` or its subfolders to each waveform.
 
-    The signal-to-noise ratio is between `lowest` and `highest` dB. A file shorter than the utterance is repeated. File,
-    position and ratio depend only on seed, epoch and utterance id. Raises UsageError if the folder contains no audio,
-    and ValueError if lowest is above highest.
+    The signal-to-noise ratio is between `lowest` and `highest` dB. A noise file that is shorter than the utterance is
+    repeated. The random choices depend only on seed, epoch and utterance id. Raises UsageError if `folder` contains no
+    audio, and ValueError if `lowest` is above `highest`.
     """
 
     changes_waveforms = True
 
     def __init__(self, *, folder: str | Path | None, lowest: float, highest: float) -> None:
         if lowest > highest:
-            raise ValueError(f"lowest={lowest}: expected at most highest={highest}, the ratios (dB) to draw from")
+            raise ValueError(f"lowest={lowest}: expected at most highest={highest}, the upper limit of the ratio in dB")
         self.files = list_recordings("augment.folder", folder, "recordings of noise")
         self.lowest, self.highest = lowest, highest
 

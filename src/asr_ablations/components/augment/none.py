@@ -5,7 +5,7 @@ import torch
 
 
 class NoAugmentation:
-    """Leaves waveforms and features unchanged. Augmentations inherit from it and override one of the two methods."""
+    """Leaves waveforms and features unchanged. Augmentations inherit from this class and override its methods."""
 
     changes_waveforms = False
 

@@ -1,4 +1,4 @@
-"""Reverberation of simulated rooms."""
+"""Reverberation in simulated rooms."""
 
 import numpy as np
 
@@ -10,13 +10,13 @@ from asr_verdicts.errors import choices
 
 
 class Reverb(NoAugmentation):
-    """Plays a share of the waveforms in simulated rooms, each in another one.
+    """Adds reverberation to a random share of the waveforms, each in a different simulated room.
 
-    - share: share of the utterances that are reverberated in an epoch, from 0 to 1
-    - shortest, longest: reverberation times T60 in seconds to draw from
-    - lowest, highest: ratios of direct to reverberant energy in dB to draw from
+    - share: probability that an utterance is reverberated in an epoch, from 0 to 1
+    - shortest, longest: range of the reverberation time T60 in seconds
+    - lowest, highest: range of the direct-to-reverberant energy ratio in dB
 
-    The room depends only on seed, epoch and utterance id. Raises UsageError for values out of range.
+    The random choices depend only on seed, epoch and utterance id. Raises UsageError for values out of range.
     """
 
     changes_waveforms = True
@@ -27,7 +27,7 @@ class Reverb(NoAugmentation):
             number(f"augment.{key}", seconds, above=0, most=LONGEST_DECAY)
         for key, low, high in (("shortest", shortest, longest), ("lowest", lowest, highest)):
             if number(f"augment.{key}", low) > number(f"augment.{key}", high):
-                raise choices(f"augment.{key}", low, f"at most {high:g}, the other end of the range")
+                raise choices(f"augment.{key}", low, f"at most {high:g}, the upper end of the range")
         self.share, self.decays, self.ratios = share, (shortest, longest), (lowest, highest)
 
     def waveform(self, samples: np.ndarray, id_: str, seed: int, epoch: int) -> np.ndarray:

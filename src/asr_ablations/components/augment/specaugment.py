@@ -9,15 +9,15 @@ from asr_ablations.tools.masks import valid_frames
 from asr_ablations.tools.random_streams import uniforms
 
 MOST_MASKS, MOST_WIDE = 1000, 10**6
-"""Upper bounds: larger values would mask everything, and two random numbers are drawn for every mask."""
+"""Maximum number of masks and maximum mask width. Larger values would mask everything and take long."""
 
 
 class SpecAugment(NoAugmentation):
-    """Sets random parts of normalised features (B, T, F) to 0, which is their mean.
+    """Sets random frequency bands and time spans of normalised features (B, T, F) to 0, which is the mean of each bin.
 
-    Each utterance gets `frequency_masks` bands of up to `frequency_width` bins. It also gets `time_masks` spans of up
-    to `time_width` frames, but at most the share `time_share` of its frames. The masks depend only on seed, epoch and
-    utterance id. Raises UsageError for values out of range, and for bands wider than the features.
+    Each utterance gets `frequency_masks` bands of up to `frequency_width` bins and `time_masks` spans. A span has up to
+    `time_width` frames, but at most the share `time_share` of the utterance. The masks depend only on seed, epoch and
+    utterance id. Raises UsageError for values out of range, and if `frequency_width` exceeds the number of bins.
     """
 
     def __init__(
@@ -48,14 +48,14 @@ class SpecAugment(NoAugmentation):
 
 
 def _draw_spans(draws: np.ndarray, widest: np.ndarray, size: np.ndarray) -> torch.Tensor:
-    """Turn uniform random numbers (B, masks, 2) into spans (begin, end) of up to `widest` positions within `size`."""
+    """Convert uniform random numbers (B, masks, 2) to spans (begin, end) of up to `widest` positions within `size`."""
     width = np.floor(draws[..., 0] * (widest + 1))
     begin = np.floor(draws[..., 1] * (size - width + 1))
     return torch.from_numpy(np.stack([begin, begin + width], axis=-1)).float()
 
 
 def _is_covered(spans: torch.Tensor, size: int, device: torch.device) -> torch.Tensor:
-    """Return whether each position (B, size) is inside one of the spans (B, masks, 2)."""
+    """Return a mask (B, size) of the positions that lie inside any of the spans (B, masks, 2)."""
     position = torch.arange(size, device=device)
     begin, end = spans.to(device, non_blocking=True)[..., None].unbind(2)
     return ((position >= begin) & (position < end)).any(dim=1)

@@ -1,8 +1,11 @@
-"""A decoder with attention that is trained together with CTC (Watanabe et al. 2017)."""
+"""An attention decoder that is trained jointly with CTC (Watanabe et al. 2017)."""
+
+from collections.abc import Sequence
 
 import torch
 from torch import nn
 from torch.nn.functional import cross_entropy, pad
+from torch.nn.utils.rnn import pad_sequence
 
 from asr_ablations.components.auxiliary.head import Head, mean_per_label, padded_labels
 from asr_ablations.components.model.convolution import MOST_LAYERS
@@ -13,14 +16,14 @@ from asr_verdicts.errors import choices
 
 
 class AttentionDecoder(Head):
-    """Computes the cross-entropy of each label given the labels before it and the output of `layer`.
+    """Computes the loss of a Transformer decoder that predicts each label from earlier labels and a layer's output.
 
-    It is in nats per label, averaged over utterances. The blank, index 0, marks begin and end of a transcript; the end
-    counts in the sum, but not as a label. Positions are sinusoids (Vaswani et al. 2017), and feed-forward layers have
-    4 · D units.
+    The loss is the cross-entropy in nats per label, averaged over utterances. The blank (index 0) marks the start and
+    end of a transcript. The end is predicted, but not counted as a label. Positional encodings are sinusoidal (Vaswani
+    et al. 2017), and feed-forward layers have 4 · D units.
 
-    - layers, heads: layers of the Transformer decoder, and attention heads of each
-    - smoothing: share of each target that all V outputs divide equally
+    - layers, heads: number of decoder layers, and number of attention heads in each layer
+    - smoothing: label smoothing, the share of each target that is spread evenly over all V outputs
 
     Raises UsageError for values out of range.
     """
@@ -54,26 +57,43 @@ class AttentionDecoder(Head):
         self.output = nn.Linear(self.size, outputs)
 
     def forward(self, activations: torch.Tensor, lengths: torch.Tensor, batch: Batch) -> torch.Tensor:
+        written = pad(padded_labels(batch), (0, 1))  # (B, L + 1), with a blank to mark the end
+        logits = self._predict(activations, lengths, written)
+        with torch.autocast(logits.device.type, enabled=False):
+            nats = _sum_nats(logits, written, batch.target_lengths, self.smoothing)
+            return mean_per_label(nats, batch)
+
+    @torch.no_grad()
+    def score(self, activations: torch.Tensor, transcripts: Sequence[Sequence[int]]) -> list[float]:
+        """Return the log-probability in nats of each label sequence with its end, for activations (T', D), T' > 0."""
+        sizes = torch.tensor([*map(len, transcripts)])
+        written = pad_sequence([torch.tensor([*labels, 0]) for labels in transcripts], batch_first=True)
+        rows = activations.expand(len(transcripts), -1, -1)
+        logits = self._predict(rows, torch.full_like(sizes, len(activations)), written)
+        return (-_sum_nats(logits, written, sizes, smoothing=0.0)).tolist()
+
+    def _predict(self, activations: torch.Tensor, lengths: torch.Tensor, written: torch.Tensor) -> torch.Tensor:
+        """Return logits (B, L + 1, V) of the labels in `written` (B, L + 1), each from the labels before it."""
         device = activations.device
-        written = pad(padded_labels(batch), (0, 1))  # (B, L + 1), the blank behind each transcript is its end
         x = self.embed(pad(written[:, :-1], (1, 0)))
         x = x + _sinusoids(x.shape[1], self.size, device).to(x.dtype)
         future = torch.ones(x.shape[1], x.shape[1], dtype=torch.bool, device=device).triu(1)
-        padding = ~valid_frames(lengths.clamp(min=1), activations.shape[1], device)  # an empty row would give 0 / 0
+        padding = ~valid_frames(lengths.clamp(min=1), activations.shape[1], device)  # zero frames would give 0 / 0
         activations = self.norm(activations)
         for layer in self.layers:
             x = layer(x, activations, tgt_mask=future, memory_key_padding_mask=padding)
-        logits = self.output(x)
-        with torch.autocast(device.type, enabled=False):
-            nats = cross_entropy(
-                logits.float().transpose(1, 2), written, reduction="none", label_smoothing=self.smoothing
-            )
-            valid = valid_frames(batch.target_lengths + 1, nats.shape[1], device)
-            return mean_per_label(nats.masked_fill(~valid, 0.0).sum(dim=1), batch)
+        logits: torch.Tensor = self.output(x)
+        return logits
+
+
+def _sum_nats(logits: torch.Tensor, written: torch.Tensor, sizes: torch.Tensor, smoothing: float) -> torch.Tensor:
+    """Sum the cross-entropy in nats of the first sizes + 1 labels in each row of `written` (B, L + 1)."""
+    nats = cross_entropy(logits.float().transpose(1, 2), written, reduction="none", label_smoothing=smoothing)
+    return nats.masked_fill(~valid_frames(sizes + 1, nats.shape[1], nats.device), 0.0).sum(dim=1)
 
 
 def _sinusoids(positions: int, size: int, device: torch.device) -> torch.Tensor:
-    """Return the encoding (positions, size) of Vaswani et al. 2017: sines in even places, cosines in odd ones."""
+    """Return positional encodings (positions, size), with sines in even and cosines in odd columns."""
     place = torch.arange(size, device=device)
     rates = 10_000.0 ** (-(place // 2 * 2) / size)
     angles = torch.arange(positions, device=device)[:, None] * rates

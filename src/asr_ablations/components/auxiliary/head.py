@@ -1,4 +1,4 @@
-"""What auxiliary losses share: their layer, their weight and the labels of a batch."""
+"""Base class and helper functions of auxiliary losses."""
 
 from functools import partial
 
@@ -12,13 +12,13 @@ from asr_ablations.training.auxiliary import without_auxiliary
 from asr_verdicts.errors import choices
 
 PROBE = 2, 400
-"""Utterances and feature frames of the pass that finds the layers."""
+"""Number of utterances and of feature frames in the forward pass that measures the output sizes of layers."""
 
 
 class Head(nn.Module):
-    """Base of auxiliary losses on the output (B, T', D) of `layer`. Its `size` is D.
+    """Base class of auxiliary losses on the output (B, T', D) of the model's layer `layer`, where D is `size`.
 
-    Raises UsageError if no layer with a row for each output frame has this name, and for a weight of 0 or less.
+    Raises UsageError if the model has no such layer with one row per output frame, or if `weight` is not above 0.
     """
 
     name: str
@@ -34,7 +34,7 @@ class Head(nn.Module):
 
 @torch.no_grad()
 def layer_sizes(model: nn.Module, features: int) -> dict[str, int]:
-    """Return the size D of each layer whose output is (B, T', D) with as many frames as the model's, by name."""
+    """Return the output size D by name for all layers whose output (B, T', D) has as many frames as the model's."""
     shapes: dict[str, torch.Size] = {}
 
     def keep(name: str, _module: nn.Module, _inputs: object, output: object) -> None:
@@ -51,10 +51,10 @@ def layer_sizes(model: nn.Module, features: int) -> dict[str, int]:
 
 
 def padded_labels(batch: Batch) -> torch.Tensor:
-    """Return the labels of each transcript (B, L), padded with 0, on their device."""
+    """Return the labels (B, L) of a batch, padded with 0, on the device of its targets."""
     return pad_sequence(batch.targets.split(batch.target_lengths.tolist()), batch_first=True)
 
 
 def mean_per_label(nats: torch.Tensor, batch: Batch) -> torch.Tensor:
-    """Average losses (B,) in nats per label over utterances. An empty transcript counts as one label."""
+    """Divide losses (B,) in nats by label counts, and average over utterances. Empty transcripts count as one label."""
     return (nats / batch.target_lengths.clamp(min=1).to(nats.device, non_blocking=True)).mean()

@@ -1,4 +1,4 @@
-"""A transducer that is trained together with CTC (Graves 2012), with torchaudio's loss."""
+"""A transducer (Graves 2012) that is trained jointly with CTC, using torchaudio's loss."""
 
 import torch
 from torch import nn
@@ -14,9 +14,9 @@ from asr_ablations.tools.checks import whole
 class Transducer(Head):
     """Computes the transducer loss in nats per label, averaged over utterances.
 
-    The predictor is an embedding of the latest label, or of the blank at the beginning (Ghodsi et al. 2020). The joint
-    layer has `size` units with tanh for each pair of a frame and a label, so memory grows with their product. Raises
-    UsageError for values out of range.
+    The predictor is an embedding of the previous label, or of the blank at the start (Ghodsi et al. 2020). The joint
+    network has `size` tanh units for each pair of frame and label, so its memory use grows with the number of frames
+    times the number of labels. Raises UsageError for values out of range.
     """
 
     name = "transducer"
@@ -30,7 +30,7 @@ class Transducer(Head):
 
     def forward(self, activations: torch.Tensor, lengths: torch.Tensor, batch: Batch) -> torch.Tensor:
         labels, device = padded_labels(batch), activations.device
-        frames = lengths.clamp(min=1)  # torchaudio reads the last frame of every utterance
+        frames = lengths.clamp(min=1)  # torchaudio reads the last frame even of empty utterances
         x = self.frame(activations[:, : int(frames.max())])
         logits = self.output((x[:, :, None] + self.predict(pad(labels, (1, 0)))[:, None]).tanh())  # (B, T', L + 1, V)
         sizes = (length.to(device, torch.int32, non_blocking=True) for length in (frames, batch.target_lengths))

@@ -1,4 +1,4 @@
-"""Averages of weights, which are evaluated while training continues with the unaveraged weights."""
+"""Weight averaging: averaged weights are evaluated, while training continues with the unaveraged weights."""
 
 from collections import deque
 
@@ -10,27 +10,27 @@ from asr_ablations.training.contracts import Checkpoint, WeightAveraging
 from asr_ablations.training.task import task_of
 
 Weights = list[torch.Tensor]
-"""Floating-point tensors of a model, in the order in which `weights_of` lists them."""
+"""Floating-point tensors of a model, in the order of `weights_of`."""
 
 
 def weights_of(model: nn.Module) -> Weights:
-    """Return the floating-point tensors of a model, including running statistics, in a fixed order."""
+    """Return a model's floating-point parameters and buffers, such as running statistics, in a fixed order."""
     return [t.detach() for t in (*model.parameters(), *model.buffers()) if t.is_floating_point()]
 
 
 def copy_into(model: nn.Module, weights: Weights) -> None:
-    """Copy values into the weights of a model, whose dtypes do not change."""
+    """Copy `weights` into the tensors of a model, which keep their dtypes."""
     for tensor, value in zip(weights_of(model), weights, strict=True):
         tensor.copy_(value)
 
 
 class Averaging(WeightAveraging):
-    """Evaluates averaged weights, while training continues with the trained ones.
+    """Base class that evaluates averaged weights, while training continues with the unaveraged weights.
 
     Validation, the final evaluation and the state_dict of a checkpoint use the average. A checkpoint also contains the
-    trained weights (trained_weights) and the weights to average (averaging).
+    unaveraged weights as `trained_weights`, and the contents of `kept` as `averaging`.
 
-    count: number of the latest weights to average; subclasses append to `kept`.
+    count: maximum length of `kept`, to which subclasses append the weights to average
     """
 
     def __init__(self, count: int) -> None:
@@ -38,7 +38,7 @@ class Averaging(WeightAveraging):
         self.kept: deque[Weights] = deque(maxlen=count)
 
     def averaged(self) -> Weights:
-        """Return the mean of the weights in `kept` in float32, or an empty list if there are none yet."""
+        """Return the mean of the weights in `kept` in float32, or an empty list if `kept` is empty."""
         return [torch.stack(same).float().mean(dim=0) for same in zip(*self.kept, strict=True)]
 
     def on_validation_epoch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
@@ -52,7 +52,7 @@ class Averaging(WeightAveraging):
             self._trained = None
 
     def on_fit_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        # on_train_end is not called in a run that is resumed only to be evaluated
+        # Lightning does not call on_train_end in a run that is resumed only for evaluation
         if self.kept:
             copy_into(task_of(pl_module).model, self.averaged())
 

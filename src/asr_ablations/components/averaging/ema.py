@@ -9,10 +9,10 @@ from asr_verdicts.errors import UsageError
 
 
 class ExponentialAverage(Averaging):
-    """Sets average = decay · average + (1 - decay) · weights after every optimizer step.
+    """Computes average = decay · average + (1 - decay) · weights after every optimizer step.
 
-    The average begins as the weights after the first step. It is in float32, because 16 bits would lose small changes.
-    Lightning's callback for this is not used, because it would copy the whole task with its decoder and language model.
+    The average starts as the weights after the first step. It is in float32, because 16 bits would lose small changes.
+    Lightning's EMA callback is not used, because it would copy the whole task, including decoder and language model.
     Raises ValueError unless 0 < decay < 1.
     """
 

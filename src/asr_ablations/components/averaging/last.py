@@ -8,9 +8,9 @@ from asr_ablations.training.task import task_of
 
 
 class LastEpochs(Averaging):
-    """Averages the weights of the last `count` epochs, or of all epochs so far if there are fewer.
+    """Averages the weights at the ends of the last `count` epochs, or of all epochs so far if there are fewer.
 
-    Raises ValueError for a count below 1.
+    Raises ValueError if `count` is below 1.
     """
 
     def __init__(self, *, count: int) -> None:

@@ -1,4 +1,4 @@
-"""A cache of computed features on disk, in one file per set (Baunsgaard2020 §4.4.1 used TFRecords)."""
+"""A cache of computed features on disk, with one folder per set (Baunsgaard2020 §4.4.1 used TFRecords)."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,16 +18,16 @@ from asr_verdicts.errors import UsageError, choices
 
 
 class FeatureCache:
-    """Stores features (T, F) as float16 under `root`.
+    """Stores the features (T, F) of all utterances as float16 in a folder under `root`.
 
-    Training differs slightly from other caches, because float16 has only about three decimal digits.
+    Training results differ slightly from those with other caches, because float16 has only about three decimal digits.
     """
 
     holds_features = True
 
     def __init__(self, *, root: str | Path, features: Features) -> None:
         if not isinstance(features, nn.Module):
-            raise choices("cache.features", features, "features, as ${features} of the run")
+            raise choices("cache.features", features, "an option of the group features, such as ${features}")
         self.root, self.features = expanded(root, "cache.root"), features
 
     def open(self, name: str, utterances: Sequence[Utterance], workers: int) -> Cached:

@@ -1,4 +1,4 @@
-"""No cache on disk: audio files are decoded when they are read, and kept in memory up to a limit."""
+"""No cache on disk. Audio files are decoded when needed, and samples are kept in memory up to a limit."""
 
 from collections.abc import Sequence
 
@@ -11,7 +11,7 @@ from asr_ablations.tools.checks import number
 
 
 class NoCache:
-    """Reads audio files whenever they are needed. All reading processes together keep `gigabytes` of samples."""
+    """Reads audio files when needed. All reader processes together keep up to `gigabytes` GB of samples in memory."""
 
     holds_features = False
 

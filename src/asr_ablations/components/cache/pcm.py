@@ -1,4 +1,4 @@
-"""A cache of decoded audio on disk, in one file per set: 16-bit samples at 16 kHz, 115 MB per hour."""
+"""A cache of decoded audio on disk, with one folder per set: 16-bit samples at 16 kHz, 115 MB per hour."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,7 +13,7 @@ from asr_ablations.tools.files import expanded
 
 
 class PCM:
-    """Stores the samples of each set under `root`, for all runs. Training gives the same results as with cache=none."""
+    """Stores samples under `root`, where all runs share them. Training results are the same as with cache=none."""
 
     holds_features = False
 

@@ -1,4 +1,4 @@
-"""The recordings as they are."""
+"""The unmodified recordings."""
 
 import numpy as np
 

@@ -9,9 +9,9 @@ from asr_ablations.data.rooms import read_response, reverberate
 
 
 class MeasuredReverb:
-    """Plays each utterance in a random room. The impulse responses are audio files in `folder` or its subfolders.
+    """Convolves each utterance with a random room impulse response from `folder` or its subfolders.
 
-    Raises UsageError if the folder contains no audio.
+    Raises UsageError if `folder` contains no audio files.
     """
 
     changes = True

@@ -9,7 +9,7 @@ from asr_ablations.tools.checks import number
 class GeneratedNoise:
     """Adds stationary Gaussian noise whose power falls with frequency f as 1 / f^exponent.
 
-    snr: signal-to-noise ratio in dB over the whole utterance. Raises UsageError for values that are not numbers.
+    snr: signal-to-noise ratio in dB over the whole utterance. Raises UsageError for values out of range.
     """
 
     changes = True
@@ -22,6 +22,6 @@ class GeneratedNoise:
         if not len(samples):
             return samples
         spectrum = np.fft.rfft(rng.standard_normal(len(samples)))
-        bins = np.maximum(1, np.arange(len(spectrum)))  # the bin of 0 Hz is as loud as the next one
+        bins = np.maximum(1, np.arange(len(spectrum)))  # avoids division by 0 at 0 Hz
         noise = np.fft.irfft(spectrum * bins ** (-self.exponent / 2), len(samples))
         return add_noise(samples, noise, self.snr)

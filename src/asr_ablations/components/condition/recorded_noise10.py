@@ -9,9 +9,9 @@ from asr_ablations.tools.checks import number
 
 
 class RecordedNoise:
-    """Adds noise from a random place of a random audio file in `folder` or its subfolders.
+    """Adds noise from a random position in a random audio file in `folder` or its subfolders.
 
-    snr: signal-to-noise ratio in dB over the whole utterance. Raises UsageError if the folder contains no audio.
+    snr: signal-to-noise ratio in dB over the whole utterance. Raises UsageError if `folder` contains no audio.
     """
 
     changes = True

@@ -7,10 +7,10 @@ from asr_ablations.tools.checks import number
 
 
 class Reverb:
-    """Plays each utterance in a simulated room, which differs from others of this kind only in its reflections.
+    """Adds the reverberation of a simulated room to each utterance. Only the random reflections differ by utterance.
 
     - decay: reverberation time T60 in seconds
-    - direct_ratio: energy of the direct sound over the energy of the reverberation, in dB
+    - direct_ratio: ratio of direct to reverberant energy in dB
 
     Raises UsageError for values out of range.
     """

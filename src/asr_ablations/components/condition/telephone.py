@@ -1,4 +1,4 @@
-"""A narrow-band telephone line: 8 kHz, a band of frequencies, and samples rounded on a logarithmic scale."""
+"""A narrow-band telephone line: 8 kHz sampling rate, band-pass filter, and logarithmic quantisation."""
 
 import numpy as np
 from scipy.signal import butter, resample_poly, sosfilt
@@ -9,14 +9,14 @@ from asr_verdicts.errors import choices
 
 RATE = 8000
 ORDER = 4
-"""Order of the band-pass filter, which falls by 24 dB per octave on both sides."""
+"""Order of the band-pass filter, whose response falls by 24 dB per octave on both sides of the band."""
 
 
 class Telephone:
-    """Limits speech to a band, halves the sampling rate, rounds as G.711 does (µ-law), and resamples to 16 kHz.
+    """Resamples to 8 kHz, applies a band-pass filter, quantises with the µ-law of G.711, and resamples to 16 kHz.
 
-    - low, high: band in Hz, below 4000
-    - levels: number of values of a sample, 256 in G.711
+    - low, high: limits of the pass band in Hz, below 4000
+    - levels: number of quantisation levels, 256 in G.711
     - mu: strength of the logarithmic compression, 255 in G.711
 
     Raises UsageError for values out of range.

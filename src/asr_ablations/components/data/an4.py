@@ -1,6 +1,6 @@
 """CMU AN4: recordings of spelled words and numbers, in LibriSpeech's layout.
 
-The corpus has no development set and only five test speakers. With the option `fold`, every speaker is tested once.
+The corpus has no development set and only five test speakers. With `fold`, cross-validation tests each speaker once.
 """
 
 import hashlib
@@ -20,9 +20,9 @@ SPLITS = ("train", "dev", "test")
 class AN4(Folders):
     """AN4 with a development set of `held_out` training speakers, chosen by a hash of their names.
 
-    The splits are train (without these speakers), dev (these speakers) and test. If `fold` is set, all speakers are
-    divided into `folds` groups of similar size by the same hash. Group number `fold`, counted from 0, is the test set,
-    and all other speakers are training speakers.
+    The splits are dev (the chosen speakers), train (all other training speakers) and test. If `fold` is set, the same
+    hash divides all speakers into `folds` groups of similar size. Group number `fold`, counted from 0, then forms the
+    test set, and the speakers of all other groups are training speakers.
     """
 
     licence = "none is stated (README of the corpus, Carnegie Mellon University)"
@@ -52,7 +52,7 @@ class AN4(Folders):
         return [u for u in utterances if (u.speaker in development) == (split == "dev")]
 
     def _find_fold(self, split: str) -> list[Utterance]:
-        """Return the utterances of the fold's speakers (test), or of all other speakers (train)."""
+        """Return the utterances of the fold's speakers if `split` is test, or of all other speakers if it is train."""
         utterances = [*super().find("train"), *super().find("test")]
         speakers = _shuffle({u.speaker for u in utterances if not u.fault})
         if self.folds > len(speakers):
@@ -64,7 +64,7 @@ class AN4(Folders):
 def development_speakers(utterances: Iterable[Utterance], held_out: int) -> set[str]:
     """Choose `held_out` training speakers for the development set by a hash of their names.
 
-    A larger `held_out` keeps the speakers of a smaller one. Raises UsageError if no training speakers remain.
+    Increasing `held_out` only adds speakers. Raises UsageError if no training speakers remain.
     """
     speakers = {u.speaker for u in utterances if not u.fault}
     if not 1 <= held_out < len(speakers):
@@ -73,5 +73,5 @@ def development_speakers(utterances: Iterable[Utterance], held_out: int) -> set[
 
 
 def _shuffle(speakers: set[str]) -> list[str]:
-    """Return the speakers in a fixed order that is unrelated to their properties."""
+    """Return the speakers in order of the hashes of their names, which is arbitrary but fixed."""
     return sorted(speakers, key=lambda name: hashlib.sha256(name.encode()).digest())

@@ -1,6 +1,6 @@
 """Kaldi data directories: wav.scp, text, and optionally segments and utt2spk.
 
-See https://kaldi-asr.org/doc/data_prep.html. `lhotse kaldi export` writes such directories, too.
+See https://kaldi-asr.org/doc/data_prep.html. `lhotse kaldi export` also writes this format.
 """
 
 import math
@@ -17,12 +17,12 @@ from asr_verdicts.text import clean, spelled_on_disk
 class Kaldi(Paths):
     """A corpus of Kaldi data directories.
 
-    - train, validation and test are one or more directories each. They and the audio paths in wav.scp are relative to
-      `root`, by default the current folder, as in Kaldi's recipes. A set is named after its directory.
-    - Without the file segments, each recording is one utterance. A fifth column of segments is the channel, counted
-      from 0, as in Kaldi's extract-segments. Without this column, channels are averaged.
-    - Without utt2spk, speakers are unknown unless `speaker_of` matches them in the ids.
-    - Commands in wav.scp (`sph2pipe … |`) are refused, because a corpus must not execute anything.
+    - train, validation and test are one or more directories each. Their paths and the audio paths in wav.scp are
+      relative to `root`, by default the current folder, as in Kaldi's recipes. Sets are named after their directories.
+    - If the file `segments` is missing, each recording is one utterance. A fifth column of `segments` is the channel,
+      counted from 0, as in Kaldi's extract-segments. If this column is missing, channels are averaged.
+    - If the file `utt2spk` is missing, speakers are unknown unless `speaker_of` extracts them from the utterance ids.
+    - Commands in wav.scp (`sph2pipe … |`) are refused, because reading a corpus must not execute programs.
     """
 
     needed = ("wav.scp", "text")
@@ -34,13 +34,13 @@ class Kaldi(Paths):
 
 
 def read_directory(folder: Path, root: Path) -> tuple[list[Utterance], Callable[[Utterance], str]]:
-    """Return the utterances of a data directory, and a function that returns the name of an utterance's recording.
+    """Return the utterances of a data directory, and a function that names an utterance's recording.
 
-    Utterances with faults are included. root: folder that audio paths are relative to.
+    Utterances with faults are included. root: folder to which audio paths are relative
     """
     recordings = {id_: _resolve_audio(folder, root, id_, path) for id_, path in _read_table(folder / "wav.scp").items()}
     texts = _read_table(folder / "text")
-    entries(folder)  # the index must notice if segments or utt2spk appear
+    entries(folder)  # makes the index notice if segments or utt2spk appear later
     speakers = _read_table(folder / "utt2spk") if (folder / "utt2spk").exists() else {}
     if not (segments := _read_segments(folder, recordings)):
         raise UsageError(f"no utterances in {folder}")
@@ -65,14 +65,15 @@ def _resolve_audio(folder: Path, root: Path, recording: str, path: str) -> Path:
     if path.endswith("|"):
         raise UsageError(
             f"{folder / 'wav.scp'}: recording {recording} is the command {path!r}, and commands are refused; "
-            "write its output to audio files and name these"
+            "write its output to audio files and list these instead"
         )
     return spelled_on_disk(root / path)
 
 
 def _read_segments(folder: Path, recordings: dict[str, Path]) -> dict[str, tuple[str, float, float, int]]:
-    """Return (recording, start in s, end in s, channel) by utterance id. An infinite end (-1 in Kaldi) means the end of
-    the recording.
+    """Return (recording, start in s, end in s, channel) by utterance id.
+
+    An infinite end, which is -1 in Kaldi, means the end of the recording.
     """
     path = folder / "segments"
     if not path.exists():
@@ -81,7 +82,7 @@ def _read_segments(folder: Path, recordings: dict[str, Path]) -> dict[str, tuple
     for number, (id_, rest) in enumerate(_read_table(path).items(), start=1):
         try:
             recording, start, end, *last = rest.split()
-            (channel,) = [int(field) for field in last] or [AVERAGED]  # -1 means none, as in extract-segments
+            (channel,) = [int(field) for field in last] or [AVERAGED]  # -1 means no channel, as in Kaldi
             if channel not in range(AVERAGED, MOST_CHANNELS):
                 raise ValueError("no such channel")
             segments[id_] = (clean(recording), float(start), math.inf if float(end) < 0 else float(end), channel)
@@ -93,7 +94,7 @@ def _read_segments(folder: Path, recordings: dict[str, Path]) -> dict[str, tuple
 
 
 def _read_table(path: Path) -> dict[str, str]:
-    """Return the rest of each line by its first word. Raises UsageError if two lines have the same first word."""
+    """Return a dict from the first word of each line to the text after it. Raises UsageError for a repeated word."""
     rows: dict[str, str] = {}
     for number, line in enumerate(text_of(path).split("\n"), start=1):
         key, rest = [*line.strip().split(maxsplit=1), "", ""][:2]

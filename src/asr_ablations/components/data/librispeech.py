@@ -43,7 +43,7 @@ class Folders(Corpus):
             raise UsageError(f"data.root={self.root}: no folder {name} in it (expected {folders}); {remedy}")
 
     def archives(self, missing: list[str]) -> list[Archive]:
-        """Return the archives that contain the missing splits. By default there are none."""
+        """Return the archives that contain the missing splits. Corpora without a download have none."""
         return []
 
     def fetch(self) -> None:
@@ -53,12 +53,12 @@ class Folders(Corpus):
         self.prepare()
 
     def enter(self, folder: str) -> None:
-        """Use `folder` within the root as root if splits are missing, because archives contain such a folder."""
+        """If splits are missing, replace the root by its subfolder `folder`, because archives contain such a folder."""
         if self.root is not None and self.missing() and (self.root / folder).is_dir():
             self.root = self.root / folder
 
     def missing(self) -> list[str]:
-        """Return the splits without a folder."""
+        """Return the names of all splits whose folder is missing."""
         return [name for name in self.folders() if not self.folder(name).exists()]
 
     @indexed("folder")
@@ -67,9 +67,9 @@ class Folders(Corpus):
 
 
 class LibriSpeech(Folders):
-    """LibriSpeech, whose splits are in archives <split>.tar.gz.
+    """LibriSpeech, with one archive <split>.tar.gz per split.
 
-    named: splits by the names of training sets, such as clean460, which joins two splits.
+    named: list of splits for each name of a joined training set, such as clean460, which consists of two splits
     """
 
     licence = "CC BY 4.0 (LICENSE.TXT of the corpus)"
@@ -95,7 +95,7 @@ class LibriSpeech(Folders):
 def list_folder(folder: Path) -> list[Utterance]:
     """Return the utterances of a split in the order of its transcripts.
 
-    Audio files without a transcript are included as faults. Raises UsageError if there are no utterances.
+    Audio files without a transcript become utterances with a fault. Raises UsageError if there are no utterances.
     """
     chapters = (chapter for speaker in list_folders(folder) for chapter in list_folders(speaker))
     utterances = [utterance for chapter in chapters for utterance in _list_chapter(chapter)]

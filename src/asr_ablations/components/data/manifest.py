@@ -1,4 +1,4 @@
-"""Any corpus as manifests of JSON lines with NeMo's keys, for example:
+"""A corpus described by manifests of JSON lines with NeMo's keys, for example:
 
 {"audio_filepath": "clips/a.wav", "text": "one two", "speaker": "anna", "offset": 1.5, "duration": 2.25}
 """
@@ -22,15 +22,16 @@ IMPOSSIBLE = re.compile("[\0\ud800-\udfff]")
 
 
 class Manifest(Paths):
-    """A corpus of manifests, one or more files for each of train, validation and test.
+    """A corpus described by manifests, with one or more files for each of train, validation and test.
 
-    The files are relative to `root`, by default the current folder. A set is named after its file, without folder and
-    ending. Audio paths are relative to the folder of their manifest. Keys in addition to audio_filepath and text:
+    Paths of manifests are relative to `root`, by default the current folder. A set is named after its file, without
+    folder and extension. Audio paths are relative to the manifest's folder. The keys audio_filepath and text are
+    required. Optional keys:
 
     - id: id of the utterance, by default the name of the audio file
-    - speaker: name of the speaker, unless `speaker_of` is set, which finds speakers in the ids. Without speakers,
-      comparisons use utterances or audio files as units.
-    - unit: kind and name of the independently drawn unit if it is not the speaker, such as "session 3"
+    - speaker: name of the speaker, ignored if `speaker_of` is set, which extracts speakers from the ids. For unknown
+      speakers, comparisons treat utterances or audio files as independent units.
+    - unit: kind and name of the independent unit for comparisons if it is not the speaker, such as "session 3"
     - offset, duration: start and length in seconds, by default the whole file
     - channel: number of the channel from 0, by default the mean of all channels
     """
@@ -58,7 +59,7 @@ def _parse_line(manifest: Path, number: int, line: str) -> Utterance:
         return faulty(where, manifest, f"not JSON: {error}")
     for key in ("audio_filepath", "text"):
         if not isinstance(entry.get(key), str):
-            return faulty(where, manifest, f"no {key}: expected a text, found {entry.get(key)!r}")
+            return faulty(where, manifest, f"no {key}: expected a string, found {entry.get(key)!r}")
     for key in ("audio_filepath", "text", "id", "speaker", "unit"):
         if IMPOSSIBLE.search(str(entry.get(key, ""))):
             return faulty(where, manifest, f"wrong {key}: contains NUL or half of a character: {entry[key]!r}")
@@ -69,14 +70,14 @@ def _parse_line(manifest: Path, number: int, line: str) -> Utterance:
         return faulty(where, manifest, f"wrong channel: expected 0 to {MOST_CHANNELS - 1}, found {entry['channel']!r}")
     try:
         return _build_utterance(manifest, entry)
-    except (RuntimeError, ValueError) as error:  # ~name without such a user, or /, which is not a file
+    except (RuntimeError, ValueError) as error:  # ~name if there is no such user, or /, which is not a file
         return faulty(where, manifest, f"missing file: {entry['audio_filepath']!r}: {error}")
 
 
 def _build_utterance(manifest: Path, entry: Json) -> Utterance:
     audio = spelled_on_disk(manifest.parent / Path(entry["audio_filepath"]).expanduser())
     if not audio.name:
-        raise ValueError("it is not a file's name")
+        raise ValueError("it is not a file name")
     offset, duration = entry.get("offset") or 0.0, entry.get("duration")
     id_, speaker = entry.get("id"), entry.get("speaker")
     spoken_by = "" if speaker is None else str(speaker)
@@ -87,10 +88,10 @@ def _build_utterance(manifest: Path, entry: Json) -> Utterance:
 
 
 def _add_ids(utterances: list[Utterance], folder: Path) -> list[Utterance]:
-    """Return the utterances, with ids for those that have none.
+    """Return the utterances with an id for each utterance that has none.
 
-    Such an id is the name of the audio file, followed by the start in ms unless it is 0, and by the channel if given.
-    If files in several folders have the same name, the id begins with the folders.
+    A new id is the name of the audio file, followed by the start in ms unless it is 0, and by the channel if given. If
+    several audio files have the same name, the id begins with the names of their folders.
     """
     folders: dict[str, set[Path]] = {}
     for u in utterances:
@@ -106,6 +107,6 @@ def _add_ids(utterances: list[Utterance], folder: Path) -> list[Utterance]:
 
 
 def _join_parts(path: Path, root: Path) -> str:
-    """Join the parts of a path below `root` with hyphens."""
+    """Join the parts of a path, relative to `root` if possible, with hyphens."""
     inside = path.relative_to(root) if path.is_relative_to(root) else path
     return "-".join(part for part in inside.parts if part != path.anchor)

@@ -1,7 +1,7 @@
 """Multilingual LibriSpeech (Pratap et al. 2020).
 
-<root>/<split>/transcripts.txt has lines of `<speaker>_<book>_<number> TAB <text>`. The audio files are
-<root>/<split>/audio/<speaker>/<book>/<speaker>_<book>_<number>.flac.
+Each line of <root>/<split>/transcripts.txt is `<speaker>_<book>_<number> TAB <text>`. The audio files are
+<root>/<split>/audio/<speaker>/<book>/<speaker>_<book>_<number>.flac or .opus.
 """
 
 import re
@@ -18,7 +18,7 @@ from asr_verdicts.text import spelled_on_disk
 
 
 class MLS(Folders):
-    """One language of Multilingual LibriSpeech. ending: ending of the audio files, flac or opus."""
+    """One language of Multilingual LibriSpeech. ending: extension of the audio files, either flac or opus"""
 
     licence = "CC BY 4.0 (LICENSE of the corpus)"
 
@@ -28,7 +28,7 @@ class MLS(Folders):
             raise choices("data.ending", ending, ("flac", "opus"))
         check_source(download["address"], download["md5"], digits=32)
         if not re.fullmatch(r"[\w.-]+", str(download["archive"] or "")):
-            raise choices("data.download.archive", download["archive"], "the name of an archive, as mls_german")
+            raise choices("data.download.archive", download["archive"], "the name of an archive, such as mls_german")
         self.ending, self.download = ending, download
         self.archive = f"{download['archive']}_opus" if ending == "opus" else download["archive"]
         self.enter(self.archive)

@@ -1,7 +1,7 @@
 """speechocean762 (Zhang et al. 2021; OpenSLR 101): English read by 250 Mandarin speakers, children and adults.
 
-The corpus has Kaldi data directories train and test, and audio in WAVE. It has no development set. Transcripts are the
-prompts.
+The corpus consists of the Kaldi data directories train and test, and of audio files in the folder WAVE. It has no
+development set. The transcripts are the prompts that the speakers read.
 """
 
 from typing_extensions import Unpack
@@ -20,7 +20,7 @@ ARCHIVE, AUDIO = "speechocean762", "WAVE"
 class SpeechOcean762(Folders):
     """speechocean762 with a development set of `held_out` training speakers, chosen by a hash of their names.
 
-    If held_out is None, a data directory dev is expected next to train and test.
+    If `held_out` is None, a third data directory, dev, must exist next to train and test.
     """
 
     licence = "Apache License 2.0 (LICENSE of the corpus)"

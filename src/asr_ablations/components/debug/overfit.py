@@ -1,4 +1,4 @@
-"""Training on one batch: if a model cannot memorise it, the model, loss or learning rate is wrong."""
+"""Training on a single batch. If a model cannot memorise it, the model, loss or learning rate is wrong."""
 
 import pytorch_lightning as pl
 
@@ -11,9 +11,9 @@ from asr_verdicts.error_counts import character_errors, sum_errors
 
 
 class Overfit(Debugging):
-    """Trains on one batch until its CER is at most `cer`, and prints whether it was learnt.
+    """Trains on one batch until the character error rate (CER) is at most `cer`, and prints whether it succeeded.
 
-    The CER is measured without augmentation and dropout. Raises UsageError for a negative cer.
+    The CER is a fraction, measured without augmentation or dropout. Raises UsageError if `cer` is negative.
     """
 
     def __init__(self, *, cer: float) -> None:
@@ -33,7 +33,7 @@ class Overfit(Debugging):
         print(f"{text}: CER {100 * self.reached:.1f} % on the batch after {trainer.global_step} updates", flush=True)
 
     def on_load_checkpoint(self, trainer: pl.Trainer, pl_module: pl.LightningModule, checkpoint: Checkpoint) -> None:
-        # a run that was killed between training and evaluation must not continue training
+        # a run that is resumed after being killed between training and evaluation must not train any further
         self.load_state_dict(checkpoint["callbacks"][self.state_key])
         trainer.should_stop |= self._learnt()
 
@@ -48,7 +48,7 @@ class Overfit(Debugging):
 
 
 def _measure_error_rate(trainer: pl.Trainer, pl_module: pl.LightningModule) -> float:
-    """Return the CER of the training set with the current weights, as a fraction."""
+    """Return the character error rate on the training set with the current weights, as a fraction."""
     speech: Speech = trainer.datamodule.sets["train"]  # type: ignore[attr-defined]
     batch = evenly_spaced(speech, len(speech))
     texts = transcribe(trainer, pl_module, batch)

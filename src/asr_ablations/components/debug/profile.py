@@ -1,4 +1,4 @@
-"""A profile of some training steps by operation (torch.profiler)."""
+"""Profiling of a few training steps by operation, with torch.profiler."""
 
 import pytorch_lightning as pl
 from torch.profiler import ProfilerActivity, profile
@@ -10,13 +10,13 @@ from asr_ablations.training.contracts import Debugging
 from asr_verdicts.files import write
 
 ROWS = 30
-"""Number of operations in the table, which has those with the longest self time."""
+"""Number of operations in the table, which lists the ones with the longest self time."""
 
 
 class Profile(Debugging):
-    """Shortens every set to `wait` + `steps` batches, and profiles the last `steps` batches of the first epoch.
+    """Limits each set to `wait` + `steps` batches, and profiles the last `steps` batches of the first epoch.
 
-    Writes a table to profile.txt and a trace to profile.json. Raises UsageError if steps is below 1 or wait below 0.
+    Writes a table to profile.txt and a trace to profile.json. Raises UsageError if `steps` < 1 or `wait` < 0.
     """
 
     def __init__(self, *, wait: int, steps: int) -> None:

@@ -15,20 +15,20 @@ from asr_ablations.tools.checks import number, whole
 from asr_verdicts.errors import UsageError
 
 WIDEST = 65_536
-"""The largest beam width. With a larger one, an utterance takes hours and all of the memory."""
+"""Maximum beam width. With a wider beam, one utterance would take hours and all of the memory."""
 
 
 def check_nats(name: str, value: object) -> float:
-    """Return the value of decoder.<name>. Raises UsageError unless it is above 0; infinity is allowed."""
+    """Return the value of the key decoder.<name>. Raises UsageError unless it is above 0. Infinity is allowed."""
     return math.inf if value == math.inf else number(f"decoder.{name}", value, above=0, also=".inf for none (nats)")
 
 
 def split_batch(log_probs: torch.Tensor, lengths: torch.Tensor, alphabet: Alphabet) -> Iterator[np.ndarray]:
     """Yield the log-probabilities (length, 1 + units) of each utterance, from log_probs (B, T, V) and lengths (B,).
 
-    They are in float64, because many small numbers are summed. Replacing the separation character of a path by a blank
-    does not change the text. So its probability is added to the probability of the blank, and the search does without
-    it. Raises UsageError if the number of outputs does not fit the alphabet.
+    The result is in float64, because the search adds up many small probabilities. If a blank replaces the separation
+    character in a path, the text stays the same. The separation's probability is therefore added to the blank's, and
+    its output is removed. Raises UsageError if the number of outputs does not fit the alphabet.
     """
     values = log_probs.detach().cpu().double().numpy()
     if alphabet.separation:
@@ -46,10 +46,10 @@ def split_batch(log_probs: torch.Tensor, lengths: torch.Tensor, alphabet: Alphab
 class Beam:
     """Decodes log_probs (B, T, V) in nats and lengths (B,) into B texts.
 
-    The most probable text is returned, where the probability is a sum over alignments in the beam. In every frame,
-    symbols with a log-probability below -`prune_symbols` are skipped, except the best one. Then prefixes more than
-    `prune_beams` nats behind the best one are dropped, and all but the best `beam_width`. Raises UsageError for values
-    out of range.
+    The result is the most probable text, where a text's probability is the sum over its alignments in the beam. In each
+    frame, symbols with a log-probability below -`prune_symbols` are skipped, except the best symbol. Prefixes more than
+    `prune_beams` nats below the best prefix are then dropped, and at most `beam_width` prefixes are kept. Raises
+    UsageError for values out of range.
     """
 
     searches = True
@@ -62,7 +62,7 @@ class Beam:
         self.search = self.build_search()
 
     def build_search(self, language_model: AbstractLanguageModel | None = None) -> BeamSearchDecoderCTC:
-        """Build a search over blank and units. pyctcdecode's build_alphabet would treat _ as blank and | as space."""
+        """Build the search without pyctcdecode's build_alphabet, because that would treat _ as blank and | as space."""
         symbols = SearchAlphabet(["", *self.alphabet.searched], not self.alphabet.spells)
         return BeamSearchDecoderCTC(symbols, language_model)
 
@@ -70,14 +70,14 @@ class Beam:
         return [self.best(row) for row in split_batch(log_probs, lengths, self.alphabet)]
 
     def best(self, row: np.ndarray) -> str:
-        """Return the best text for log-probabilities (T, 1 + units) in nats."""
+        """Return the best text for log-probabilities (T, 1 + units) in nats of one utterance."""
         return next(iter(self.best_texts(row)))
 
     def best_texts(self, row: np.ndarray) -> dict[str, float]:
         """Return the texts in the beam after the last frame, best first, each with log P_ctc in nats."""
         if not len(row):
             return {"": 0.0}
-        # prune_history, on by default in decode(), would drop all but one of the prefixes that end in the same words
+        # prune_history is off, because it would keep only one of the prefixes that end in the same words
         beams = self.search.decode_beams(
             row,
             beam_width=self.beam_width,
@@ -92,7 +92,7 @@ class Beam:
 
 
 class LanguageModelBeam(Beam):
-    """A beam search that maximises log P_ctc + α log P_lm + β · number of words. search: the parameters of Beam."""
+    """A beam search that maximises log P_ctc + α log P_lm + β · number of words. search: arguments of Beam"""
 
     tuned = ("alpha", "beta", "prune_beams")
 

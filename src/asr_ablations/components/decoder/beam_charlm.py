@@ -13,14 +13,14 @@ from asr_verdicts.errors import UsageError
 
 NEVER = float("-inf")
 Prefixes = dict[str, list[float]]
-"""log P_ctc of each prefix in nats, separately for alignments that end in a blank and those that end in a symbol."""
+"""For each prefix, log P_ctc in nats of alignments that end in a blank, and of alignments that end in a symbol."""
 
 
 class BeamCharLM(LanguageModelBeam):
-    """Decodes log_probs (B, T, V) in nats and lengths (B,) by log P_ctc + α log P_lm(characters) + β · words.
+    """Decodes log_probs (B, T, V) in nats and lengths (B,) by maximising log P_ctc + α log P_lm + β · words.
 
-    lm: n-gram model whose words are single characters, with language_models.model.SPACE for the space. The other
-    parameters are the same as in BeamLM.
+    lm: n-gram model over characters, in which language_models.model.SPACE represents the space. All further
+    parameters are passed to LanguageModelBeam.
     """
 
     def __init__(self, alphabet: Alphabet, *, lm: str | None, **search: Any) -> None:
@@ -79,7 +79,7 @@ def _add(after: Prefixes, prefix: str, ending: int, p: float) -> None:
 
 
 class Scores:
-    """Scores prefixes by α log P_lm + β · words, from the cached score of the prefix without its last character."""
+    """Scores prefixes by α log P_lm + β · words, starting from the cached score of the prefix one letter shorter."""
 
     def __init__(self, ngrams: "kenlm.Model", alpha: float, beta: float) -> None:
         self.ngrams, self.alpha, self.beta = ngrams, alpha, beta
@@ -88,7 +88,7 @@ class Scores:
         self.cache: dict[str, tuple[float, kenlm.State]] = {"": (0.0, start)}
 
     def prefix(self, prefix: str) -> float:
-        """Return the score of a prefix. A word counts as soon as it has a letter."""
+        """Return the score of a prefix. A word counts from its first letter."""
         return self._look_up(prefix)[0]
 
     def end(self, prefix: str) -> float:

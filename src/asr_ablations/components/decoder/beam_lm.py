@@ -12,14 +12,14 @@ from asr_ablations.tools.checks import number
 
 
 class BeamLM(LanguageModelBeam):
-    """Decodes log_probs (B, T, V) in nats and lengths (B,) by log P_ctc + α log P_lm + β · words.
+    """Decodes log_probs (B, T, V) in nats and lengths (B,) by maximising log P_ctc + α log P_lm + β · words.
 
-    - lm: ARPA file, KenLM binary, or folder written by src/lm.py
+    - lm: ARPA file, KenLM binary, or a folder written by src/lm.py
     - alpha, beta: the weights α and β
-    - unknown: nats added to log P_lm of a word that is not in the model
-    - other parameters: the same as in Beam
+    - unknown: penalty in nats that is added to log P_lm of a word that is not in the model
+    - all other parameters: the same as in Beam
 
-    Raises UsageError for values out of range, and if the model is missing, damaged, or has other letters.
+    Raises UsageError for values out of range, and for a model that is missing, damaged or uses other letters.
     """
 
     def __init__(self, alphabet: Alphabet, *, lm: str | None, unknown: float, **search: Any) -> None:
@@ -33,8 +33,8 @@ class BeamLM(LanguageModelBeam):
 class Fusion(AbstractLanguageModel):
     """Scores words with the language model of a decoder, through pyctcdecode's interface.
 
-    pyctcdecode's LanguageModel would have an effect even if α = β = 0. It adds β and the penalty of an unknown word to
-    texts that end in a space, and does not multiply the penalty of unfinished words by α.
+    pyctcdecode's own LanguageModel is not used, because it has an effect even if α = β = 0. It adds β and the penalty
+    for unknown words to texts that end in a space, and does not multiply the penalty for unfinished words by α.
     """
 
     def __init__(self, decoder: BeamLM) -> None:
@@ -50,11 +50,11 @@ class Fusion(AbstractLanguageModel):
         return state
 
     def score_partial_token(self, partial_token: str) -> float:
-        """Return the score of an unfinished word, which is 0 if it is the beginning of a word in the model."""
+        """Return the score of an unfinished word: 0 if a word in the model starts with it, and otherwise a penalty."""
         return 0.0 if self.model.begins(partial_token) else self.decoder.alpha * self.decoder.unknown
 
     def score(self, prev_state: "kenlm.State", word: str, is_last_word: bool = False) -> tuple[float, "kenlm.State"]:
-        """Return α log P_lm + β for a word, and the state after it. The last word includes the end of the sentence."""
+        """Return α log P_lm + β for a word, and the new state. A last word's P_lm includes the end of the sentence."""
         score, words, state = 0.0, 0, prev_state
         if word:
             state, words = kenlm.State(), 1

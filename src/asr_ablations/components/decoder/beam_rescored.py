@@ -11,10 +11,10 @@ from asr_verdicts.errors import UsageError
 
 
 class BeamRescored(LanguageModelBeam):
-    """Decodes log_probs (B, T, V) in nats and lengths (B,) by log P_ctc + α log P_lm + β · words.
+    """Decodes log_probs (B, T, V) in nats and lengths (B,) by maximising log P_ctc + α log P_lm + β · words.
 
-    The search itself uses no language model, so the score only chooses among the texts in its last beam. lm: folder
-    written by src/lm.py lm=lstm. The other parameters and the errors are the same as in BeamLM.
+    The search itself uses no language model. The score only selects one of the texts in the final beam. lm: folder that
+    src/lm.py lm=lstm wrote. Raises UsageError if the model is missing or damaged, or lacks letters of the alphabet.
     """
 
     def __init__(self, alphabet: Alphabet, *, lm: str | None, **search: Any) -> None:

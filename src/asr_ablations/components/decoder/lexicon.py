@@ -1,4 +1,4 @@
-"""Beam search among listed words, by flashlight-text (Baunsgaard2020 §2.2.2, after Scheidl et al. 2018)."""
+"""Beam search restricted to a list of words, by flashlight-text (Baunsgaard2020 §2.2.2, after Scheidl et al. 2018)."""
 
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -21,10 +21,10 @@ BLANK, SPACE = "<blank>", "<space>"
 
 
 class Lexicon:
-    """Decodes log_probs (B, T, V) in nats and lengths (B,) into B texts of listed words.
+    """Decodes log_probs (B, T, V) in nats and lengths (B,) into B texts that contain only listed words.
 
-    words: file with one word per line, or folder written by src/lm.py. The other parameters are the same as in Beam.
-    Raises UsageError for values out of range or a bad word list, and if flashlight-text is not installed.
+    words: file with one word per line, or a folder written by src/lm.py. All other parameters are the same as in Beam.
+    Raises UsageError for values out of range or an invalid word list, and if flashlight-text is not installed.
     """
 
     searches = True
@@ -46,7 +46,7 @@ class Lexicon:
     def _decode(self, row: np.ndarray) -> str:
         if not len(row):
             return ""
-        # a word of letters ends with a space: without an extra frame that is certainly one, the last word would be lost
+        # an extra frame, which is certainly a space, ends the last word; flashlight-text would drop an unfinished word
         end = np.full((1, row.shape[1]), -1e4)
         end[0, self.end] = 0.0
         emissions = torch.from_numpy(np.concatenate([row, end])).float().contiguous()
@@ -69,14 +69,14 @@ def _build_search(alphabet: Alphabet, words: list[str], beam_width: int, prune: 
             tokens=tokens,
             beam_size=beam_width,
             beam_threshold=min(prune, 1e9),
-            log_add=True,  # sums over alignments, as the other searches do
+            log_add=True,  # sums over alignments, as decoder=beam does
             blank_token=BLANK,
             sil_token=SPACE if alphabet.spells else BLANK,
         )
 
 
 def _spell(word: str, alphabet: Alphabet) -> str:
-    """Return the tokens of a word, with the space that ends it if units are letters."""
+    """Return the tokens of a word, separated by spaces. A word of letters ends with the token for a space."""
     if alphabet.spells:
         return f"{' '.join(word)} {SPACE}"
     return " ".join(alphabet.symbols[label - 1] for label in alphabet.encode(word))

@@ -10,10 +10,10 @@ from asr_ablations.tools.matrix_products import linear
 
 
 class LogMel(nn.Module):
-    """Turns waveforms (B, S) and lengths (B,) in samples into log energies (B, T, bins) and lengths (B,) in frames.
+    """Converts waveforms (B, S) and lengths (B,) in samples to log energies (B, T, bins) and lengths (B,) in frames.
 
-    window and hop are in seconds, low and high in Hz. The values are those of Kaldi's fbank with dither 0 and samples
-    in -1..1. Raises ValueError for numbers of bins and for frequencies that the spectrum does not have.
+    window and hop are in seconds, low and high in Hz. The log energies equal Kaldi's fbank features with dither 0 for
+    samples in -1..1. Raises ValueError for more bins or higher frequencies than the spectrum allows.
     """
 
     filters: torch.Tensor
@@ -27,7 +27,7 @@ class LogMel(nn.Module):
         if not (isinstance(bins, int) and 1 <= bins <= fft_size // 2):
             raise ValueError(f"bins={bins}: expected a whole number from 1 to {fft_size // 2}, half of the spectrum")
         if not 0 <= low < high <= SAMPLE_RATE / 2:
-            raise ValueError(f"low={low}, high={high}: expected 0 to {SAMPLE_RATE // 2} Hz, the first below the second")
+            raise ValueError(f"low={low}, high={high}: expected 0 to {SAMPLE_RATE // 2} Hz, and low below high")
         banks, _ = get_mel_banks(bins, fft_size, float(SAMPLE_RATE), low, high, 100.0, -500.0, 1.0)
         self.register_buffer("filters", nn.functional.pad(banks, (0, 1)), persistent=False)
 

@@ -1,4 +1,4 @@
-"""Log energies of mel filters together with their cepstra (Baunsgaard2020 §2.1)."""
+"""Log energies of mel filters, combined with their cepstral coefficients (Baunsgaard2020 §2.1)."""
 
 import math
 
@@ -10,15 +10,15 @@ from asr_ablations.components.features.logmel import LogMel
 from asr_ablations.tools.checks import is_whole
 
 LIFTER = 22.0
-"""Kaldi's cepstral lifter. It is not a config key, because normalisation of utterances removes any scale."""
+"""Kaldi's liftering coefficient. It is not a config key, because normalising utterances cancels scale factors."""
 
 
 class LogMelMFCC(nn.Module):
-    """Turns waveforms (B, S) and lengths (B,) in samples into (B, T, bins + cepstra) and lengths (B,) in frames.
+    """Converts waveforms (B, S) and lengths (B,) in samples to (B, T, bins + cepstra) and lengths (B,) in frames.
 
-    The energies of LogMel are followed by the first `cepstra` coefficients of their cosine transform. These are Kaldi's
-    MFCC with the zeroth coefficient instead of the energy. window and hop are in seconds, low and high in Hz. Raises
-    ValueError if there are more cepstra than bins.
+    Each frame consists of the log energies from LogMel and the first `cepstra` coefficients of their cosine transform.
+    The coefficients are Kaldi's MFCCs with the zeroth coefficient instead of the energy. window and hop are in seconds,
+    low and high in Hz. Raises ValueError if there are more cepstra than bins.
     """
 
     def __init__(self, *, bins: int, cepstra: int, window: float, hop: float, low: float, high: float) -> None:

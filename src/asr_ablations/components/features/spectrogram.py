@@ -1,7 +1,7 @@
 """Frames of waveforms, their power spectra, and the log power spectrogram of DeepSpeech2 (Ambroszczyk2019 §1.1).
 
-Frames and spectra are the same as in Kaldi with dither 0 (Povey et al. 2011; feat/feature-window.cc). Only whole frames
-are used, so they contain no padding. Baunsgaard2020 §2.1 uses filter banks and cepstra of such frames.
+Frames and spectra are the same as in Kaldi with dither 0 (Povey et al. 2011; feat/feature-window.cc). Samples after the
+last whole frame are ignored. Baunsgaard2020 §2.1 computes filter banks and cepstra from such frames.
 """
 
 import math
@@ -16,7 +16,7 @@ from asr_ablations.tools.checks import is_number, switch
 
 PREEMPHASIS = 0.97
 SHORTEST, LONGEST = 2, SAMPLE_RATE
-"""Limits of window and hop in samples. The longest is one second."""
+"""Minimum and maximum of window and hop in samples. The maximum is one second."""
 POVEY = "povey"
 TAPERS: dict[str, Callable[[int], torch.Tensor]] = {
     POVEY: lambda size: torch.hann_window(size, periodic=False, dtype=torch.float64).pow(0.85),
@@ -25,15 +25,15 @@ TAPERS: dict[str, Callable[[int], torch.Tensor]] = {
     "blackman": partial(torch.blackman_window, periodic=False, dtype=torch.float64),
     "rectangular": partial(torch.ones, dtype=torch.float64),
 }
-"""Kaldi's window functions, which return a window of a given size in samples."""
+"""Kaldi's window functions by name. Each one returns a window of a given size in samples."""
 
 
 class Spectrogram(nn.Module):
-    """Turns waveforms (B, S) and lengths (B,) in samples into log power (B, T, F) and lengths (B,) in frames.
+    """Converts waveforms (B, S) and lengths (B,) in samples to log power (B, T, F) and lengths (B,) in frames.
 
     window and hop are in seconds. F = window · 16000 / 2 + 1, for example 161 bins for 20 ms. preemphasis and taper are
-    the same as in PowerSpectrum. If `variance` is true, the caller divides each bin by its standard deviation after
-    removing its mean.
+    the same as in PowerSpectrum. If `variance` is true, each bin of an utterance is later divided by its standard
+    deviation, in addition to the subtraction of its mean.
     """
 
     def __init__(self, *, window: float, hop: float, preemphasis: float, taper: str, variance: bool) -> None:
@@ -53,27 +53,27 @@ class Spectrogram(nn.Module):
 def to_samples(window: float, hop: float) -> tuple[int, int]:
     """Convert window and hop from seconds to samples.
 
-    Raises ValueError if one of them is too short or too long, or if the hop exceeds the window.
+    Raises ValueError if `window` or `hop` is out of range, or if `hop` exceeds `window`.
     """
     for name, seconds in (("window", window), ("hop", hop)):
         if not (is_number(seconds) and SHORTEST <= round(seconds * SAMPLE_RATE) <= LONGEST):
             bounds = f"{SHORTEST / SAMPLE_RATE:g} to {LONGEST / SAMPLE_RATE:g}"
             raise ValueError(f"{name}={seconds}: expected seconds from {bounds}")
     if hop > window:
-        raise ValueError(f"hop={hop}: expected at most window={window}, so that no sample is left out")
+        raise ValueError(f"hop={hop}: expected at most window={window}, to cover all samples")
     return round(window * SAMPLE_RATE), round(hop * SAMPLE_RATE)
 
 
 class PowerSpectrum(nn.Module):
-    """Turns waveforms (B, S) into power spectra (B, T, F), F = fft_size / 2 + 1. Raises ValueError for other options.
+    """Converts waveforms (B, S) to power spectra (B, T, F) with F = fft_size / 2 + 1.
 
-    - window, hop: lengths in samples
-    - preemphasis: share of the previous sample that is subtracted, from 0 to 1
-    - taper: name of the window function, one of TAPERS
+    - window, hop: frame length and hop size in samples
+    - preemphasis: share of the previous sample that is subtracted from each sample, from 0 to 1
+    - taper: name of the window function, a key of TAPERS
 
-    Kaldi removes the mean of each frame, then emphasises, then applies the window. All three are linear, so here the
-    waveform is emphasised once, and the emphasised mean is removed. Passes over the frames take most of the time, and
-    this needs two in place of six.
+    Kaldi subtracts each frame's mean, then applies preemphasis and the window. These steps are linear, so this class
+    applies preemphasis to the whole waveform, and then subtracts the preemphasised mean. It needs two passes over the
+    frames instead of six, and passes take most of the time. Raises ValueError for an invalid preemphasis or taper.
     """
 
     window: torch.Tensor
@@ -90,7 +90,7 @@ class PowerSpectrum(nn.Module):
         self.register_buffer("window", shape.float(), persistent=False)
 
     def frames(self, lengths: torch.Tensor) -> torch.Tensor:
-        """Return the numbers of whole frames (B,) in waveforms of `lengths` (B,) samples."""
+        """Return the number of whole frames (B,) in waveforms of `lengths` (B,) samples."""
         return ((lengths - self.window_size).div(self.hop, rounding_mode="floor") + 1).clamp(min=0)
 
     def forward(self, waveforms: torch.Tensor) -> torch.Tensor:
@@ -102,7 +102,7 @@ class PowerSpectrum(nn.Module):
         frames = waveforms.new_zeros(*level.shape, self.fft_size)
         inside = frames[..., : self.window_size]
         torch.sub(emphasised.unfold(-1, self.window_size, self.hop), level[..., None], out=inside)
-        if not self.starts_at_zero:  # Kaldi subtracts a share of the first sample from itself
+        if not self.starts_at_zero:  # Kaldi uses a frame's first sample as its own predecessor
             starts = self.hop * torch.arange(level.shape[1], device=waveforms.device)
             inside[..., 0] = (1 - self.preemphasis) * waveforms[:, starts] - level
         inside.mul_(self.window)
@@ -113,17 +113,17 @@ class PowerSpectrum(nn.Module):
         return spectrum.square().sum(dim=-1)
 
     def _means(self, waveforms: torch.Tensor) -> torch.Tensor:
-        """Return the mean (B, T) of the samples in each frame, from sums over blocks that divide window and hop."""
+        """Return the mean sample (B, T) of each frame, from sums over blocks whose size divides both window and hop."""
         part = math.gcd(self.window_size, self.hop)
         sums = waveforms[:, : waveforms.shape[1] // part * part].unflatten(1, (-1, part)).sum(dim=-1)
         return sums.unfold(1, self.window_size // part, self.hop // part).sum(dim=-1) / self.window_size
 
 
 def transform_in_few_shapes(frames: torch.Tensor, n: int) -> torch.Tensor:
-    """Transform frames (B, T, S) to spectra (B, T, n / 2 + 1), in only a few different shapes.
+    """Compute spectra (B, T, n / 2 + 1) of frames (B, T, S), with only a few different FFT shapes.
 
-    cuFFT makes a plan for every shape, which takes time and device memory, and torch keeps 4,096 plans. So the number
-    of frames is rounded up, by an eighth at most.
+    cuFFT creates a plan for every shape, which costs time and device memory, and torch keeps up to 4,096 plans. The
+    number of frames is therefore rounded up, by at most one eighth.
     """
     batch, count, size = frames.shape
     rows = round_up(batch * count)

@@ -10,10 +10,10 @@ from asr_ablations.training.contracts import Log
 
 
 class NormConstraint(ClipNorm):
-    """Clips gradients like gradient=norm, and limits the weights of each unit after every step.
+    """Clips gradients like gradient=norm, and limits the norm of each unit's weights after every step.
 
-    The norm of a unit's incoming weights (a matrix row or a kernel) is limited to `largest`. The share of units whose
-    weights were scaled is logged as train/constrained_share. Raises ValueError unless `largest` is above 0.
+    `largest` is the maximum norm of a unit's incoming weights (a matrix row or a kernel). The share of units whose
+    weights were scaled down is logged as train/constrained_share. Raises ValueError unless `largest` is above 0.
     """
 
     def __init__(self, *, limit: float | None, largest: float) -> None:

@@ -11,10 +11,10 @@ from asr_ablations.training.contracts import Log
 
 
 class Noise(ClipNorm):
-    """Clips gradients like gradient=norm, and adds N(0, variance / (1 + step) ** decay) to every entry.
+    """Clips gradients like gradient=norm, then adds noise from N(0, variance / (1 + step) ** decay) to every entry.
 
-    The noise depends only on seed and step, so it is the same on all ranks and in a resumed run. Raises ValueError for
-    a variance or decay below 0.
+    The noise depends only on seed and step, so it is the same on all ranks and in a resumed run. Raises ValueError if
+    `variance` or `decay` is below 0.
     """
 
     def __init__(self, *, limit: float | None, variance: float, decay: float) -> None:

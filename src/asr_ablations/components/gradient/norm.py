@@ -11,10 +11,10 @@ from asr_ablations.training.contracts import GradientTreatment, Log
 
 
 def clip_to_norm(parameters: Sequence[nn.Parameter], limit: float | None, log: Log) -> torch.Tensor:
-    """Scale all gradients so that their common norm is at most `limit`, where None means no limit.
+    """Scale all gradients by one factor to limit their total norm to `limit`. None means no limit.
 
-    Returns and logs the norm before scaling, without waiting for the device. The mean of train/clipped_share leaves out
-    steps whose norm is not finite.
+    Returns and logs the norm before scaling, without waiting for the device. The mean of train/clipped_share over an
+    epoch ignores steps whose norm is not finite.
     """
     limit = limit or math.inf
     norm = nn.utils.clip_grad_norm_(parameters, limit)
@@ -24,13 +24,13 @@ def clip_to_norm(parameters: Sequence[nn.Parameter], limit: float | None, log: L
 
 
 def check_limit(limit: float | None) -> None:
-    """Raise ValueError unless the limit is None or above 0. Infinity is allowed."""
+    """Raise ValueError unless `limit` is None or above 0. Infinity is allowed."""
     if limit is not None and not ((is_number(limit) or limit == math.inf) and limit > 0):
         raise ValueError(f"limit={limit}: expected a number above 0, or null for none")
 
 
 class ClipNorm(GradientTreatment):
-    """Limits the norm of the gradient without changing its direction. Logs the share of clipped steps."""
+    """Limits the norm of the gradient without changing its direction, and logs the share of clipped steps."""
 
     def __init__(self, *, limit: float | None) -> None:
         check_limit(limit)

@@ -12,8 +12,8 @@ from asr_ablations.training.contracts import GradientTreatment, Log
 class ClipValue(GradientTreatment):
     """Limits every entry of the gradient to the range from -limit to limit.
 
-    Logs the norm before clipping, and the share of clipped entries as train/clipped_share. Raises ValueError unless the
-    limit is above 0.
+    Logs the norm before clipping, and the share of clipped entries as train/clipped_share. Raises ValueError unless
+    `limit` is above 0.
     """
 
     def __init__(self, *, limit: float) -> None:

@@ -4,4 +4,4 @@ from torch import nn
 
 
 def default(model: nn.Module) -> None:
-    """Leave the weights as torch has initialised them."""
+    """Leave the weights unchanged, because torch initialises them when it builds the model."""

@@ -6,6 +6,6 @@ from asr_ablations.components.init.matrices import weight_matrices
 
 
 def kaiming_normal(model: nn.Module) -> None:
-    """Draw each weight matrix, kernel and recurrent gate from N(0, 2 / inputs), with its own number of inputs."""
+    """Sample each weight matrix, kernel and recurrent gate from N(0, 2 / fan_in)."""
     for matrix in weight_matrices(model):
         nn.init.kaiming_normal_(matrix, nonlinearity="relu")

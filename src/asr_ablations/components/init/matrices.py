@@ -1,4 +1,4 @@
-"""Access to the single weight matrices of a model."""
+"""Iteration over the individual weight matrices of a model."""
 
 from collections.abc import Iterator
 
@@ -10,9 +10,10 @@ GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
 
 
 def weight_matrices(model: nn.Module, *, recurrent: bool | None = None) -> Iterator[torch.Tensor]:
-    """Yield a view of each matrix in the weights with two or more dimensions.
+    """Yield a view of each weight matrix or kernel of a model. Stacked matrices, such as gates, are yielded separately.
 
-    recurrent: True yields only matrices that multiply the previous state of a recurrent layer, False only the others.
+    recurrent: True yields only matrices that multiply the previous state of a recurrent layer. False yields only the
+    remaining matrices. None yields all matrices.
     """
     for module in model.modules():
         for name, weight in module.named_parameters(recurse=False):
@@ -21,10 +22,7 @@ def weight_matrices(model: nn.Module, *, recurrent: bool | None = None) -> Itera
 
 
 def _count_stacked(module: nn.Module) -> int:
-    """Return the number of matrices that torch stacks in one weight, whose shape does not tell their size.
-
-    They are the gates of a recurrent layer, the groups of a convolution, or query, key and value of attention.
-    """
+    """Return how many matrices torch stacks in each weight of a module: gates, groups, or query, key and value."""
     if isinstance(module, nn.MultiheadAttention):
         return 3
     if isinstance(module, nn.RNNBase):

@@ -6,9 +6,9 @@ from asr_ablations.components.init.matrices import weight_matrices
 
 
 def orthogonal(model: nn.Module) -> None:
-    """Draw a random orthogonal recurrent matrix for each gate, which preserves the norm of the previous state.
+    """Sample a random orthogonal recurrent matrix for each gate, which preserves the norm of the previous state.
 
-    All other matrices are drawn as with init=xavier.
+    All other matrices are sampled as with init=xavier.
     """
     for matrix in weight_matrices(model, recurrent=False):
         nn.init.xavier_normal_(matrix)

@@ -6,6 +6,6 @@ from asr_ablations.components.init.matrices import weight_matrices
 
 
 def xavier_normal(model: nn.Module) -> None:
-    """Draw each weight matrix, kernel and recurrent gate from N(0, 2 / (inputs + outputs)), with its own sizes."""
+    """Sample each weight matrix, kernel and recurrent gate from N(0, 2 / (fan_in + fan_out))."""
     for matrix in weight_matrices(model):
         nn.init.xavier_normal_(matrix)

@@ -6,7 +6,7 @@ from asr_ablations.components.init.matrices import weight_matrices
 
 
 def xavier_uniform(model: nn.Module) -> None:
-    """Draw each weight matrix, kernel and recurrent gate from U(-a, a), where a² = 6 / (inputs + outputs).
+    """Sample each weight matrix, kernel and recurrent gate from U(-a, a), where a² = 6 / (fan_in + fan_out).
 
     The standard deviation is the same as with init=xavier.
     """

@@ -1,4 +1,4 @@
-"""An n-gram model from an existing ARPA file, copied in lower case like the transcripts."""
+"""An n-gram model from an existing ARPA file, converted to lower case."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ from asr_verdicts.errors import UsageError
 
 
 class ArpaFile:
-    """Copies an ARPA file, plain or .gz. Raises UsageError if it is missing or not set."""
+    """Copies an ARPA file, plain or gzipped. Raises UsageError if `file` is not set or does not exist."""
 
     def __init__(self, *, file: str | None) -> None:
         if not file:
@@ -17,7 +17,7 @@ class ArpaFile:
         self.file = Path(file)
 
     def __call__(self, corpus: Corpus, alphabet: Alphabet, folder: Path) -> dict[str, object]:
-        """Write the copy and its word list to the folder, and return the model's record."""
+        """Write a lower-case copy of the file and its word list to `folder`, and return the model's record."""
         if not self.file.is_file():
             raise UsageError(f"lm.file={self.file}: there is no such file")
         return {**install(self.file, folder, corpus.language), "sources": [{"source": str(self.file)}]}

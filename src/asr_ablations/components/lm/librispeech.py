@@ -16,8 +16,8 @@ from asr_verdicts.errors import choices
 class LibriSpeechModel:
     """Downloads the published model <address>/<name>.arpa.gz.
 
-    files: size and, if published, SHA-256 of each model by name. Raises UsageError if `name` is not among them, if the
-    download fails, or if its size or hash differs.
+    files: size in bytes and SHA-256 (None if unpublished) of each model by name. Raises UsageError if `files` has no
+    model `name`, if the download fails, or if the downloaded file has another size or hash.
     """
 
     def __init__(self, *, name: str, address: str, files: Mapping[str, Mapping[str, Any]]) -> None:
@@ -26,9 +26,9 @@ class LibriSpeechModel:
         self.name, self.address, self.expected = name, address.rstrip("/"), files[name]
 
     def __call__(self, corpus: Corpus, alphabet: Alphabet, folder: Path) -> dict[str, object]:
-        """Write a lower-case copy of the model and its word list to the folder, and return the model's record.
+        """Write a lower-case copy of the model and its word list to `folder`, and return the model's record.
 
-        The download is stored next to the folder, so that the next call can continue it after an interruption.
+        The download is stored next to `folder`, where the next call can continue it after an interruption.
         """
         address = f"{self.address}/{self.name}.arpa.gz"
         file = folder.parent / f".{self.name}.arpa.gz"

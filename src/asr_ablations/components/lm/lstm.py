@@ -1,4 +1,4 @@
-"""A recurrent language model of letters, for decoder=beam_rescored (Doetsch2016 §3.2)."""
+"""An LSTM language model over letters, for decoder=beam_rescored (Doetsch2016 §3.2)."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,9 +17,9 @@ class LSTM:
     """Trains an LSTM over the letters of the alphabet. Raises UsageError for values out of range.
 
     - text, include: the same as in NGram
-    - width, layers, dropout: size and dropout rate of the model
-    - epochs, batch, lr: passes over the text, sentences per batch, and learning rate at the start
-    - seed: seed of weights, order of sentences and dropout
+    - width, layers, dropout: units per layer, number of layers, and dropout rate
+    - epochs, batch, lr: passes over the text, sentences per batch, and initial learning rate
+    - seed: seed of the weights, the order of sentences and dropout
     """
 
     def __init__(
@@ -43,7 +43,7 @@ class LSTM:
         self.seed = seed
 
     def __call__(self, corpus: Corpus, alphabet: Alphabet, folder: Path) -> dict[str, object]:
-        """Train the model, write it to the folder, and return its record."""
+        """Train the model, write it to `folder`, and return its record."""
         texts, sources = collect(corpus, alphabet, self.text, self.include)
         sentences = [" ".join(sentence) for sentence in texts]
         torch.manual_seed(self.seed)

@@ -16,18 +16,18 @@ ORDERS = (2, 6)
 """Smallest and largest order. KenLM's Python module is compiled for orders up to 6."""
 
 USUAL = "lmplz"
-"""The default program. If it is not installed, the estimator in Python replaces it."""
+"""The default program. If it is not installed, the Python estimator is used instead."""
 
 
 class NGram:
     """Estimates an n-gram model with modified Kneser-Ney smoothing. Raises UsageError for values out of range.
 
-    - order: words per n-gram
+    - order: maximum number of units in an n-gram
     - unit: word or character
-    - text: file to use instead of the training transcripts, or None
-    - include: validation or test sets whose transcripts are used, too
-    - prune: highest count of the n-grams to leave out, for each order; the last one is used for all higher orders
-    - program: name or path of lmplz, or None for the estimator in Python
+    - text: text file to use instead of the training transcripts, or None to use the transcripts
+    - include: validation or test sets whose transcripts are also used
+    - prune: for each order, n-grams with up to this count are left out; the last count applies to all higher orders
+    - program: name or path of lmplz, or None for the Python estimator
     """
 
     def __init__(
@@ -54,13 +54,13 @@ class NGram:
             raise choices("lm.program", program, f"a program on the PATH, or its path; {USUAL}, or null for Python")
 
     def __call__(self, corpus: Corpus, alphabet: Alphabet, folder: Path) -> dict[str, object]:
-        """Write the model and its word list to the folder, and return the model's record."""
+        """Write the model and its word list to `folder`, and return the model's record."""
         texts, sources = collect(corpus, alphabet, self.text, self.include)
         words = sorted({word for sentence in texts for word in sentence})
         write(folder / WORDS, "".join(f"{word}\n" for word in words))
         sentences = [units(sentence, self.unit) for sentence in texts]
         estimator = self._estimate(sentences, folder)
-        # the vocabulary of a model of characters includes the space
+        # the vocabulary of a character model includes the space
         vocabulary = len(words) if self.unit == "word" else len({c for s in sentences for c in s} | {SPACE})
         return {"unit": self.unit, "order": self.order, "prune": self.prune, "estimator": estimator,
                 "vocabulary": vocabulary, "sources": sources}  # fmt: skip

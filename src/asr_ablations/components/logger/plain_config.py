@@ -1,4 +1,4 @@
-"""A config as a flat table of choices and values, such as rnn: lstm, optimizer: adamw, optimizer.lr: 0.003."""
+"""Conversion of a config to a flat dict of options and values, such as rnn: lstm and optimizer.lr: 0.003."""
 
 import os
 from typing import cast
@@ -8,16 +8,16 @@ from asr_ablations.runs.identity import of_the_experiment
 from asr_verdicts.config import MACHINE_KEYS, WHEREABOUTS, Config, flatten, within
 
 COMPARED = ("sweep", "ablation", "arms", "arm")
-"""Keys that do not change results, but that comparisons of runs read."""
+"""Keys that do not affect results, but are needed to compare runs."""
 HIDDEN = frozenset(
     {*(key for key in MACHINE_KEYS if key not in COMPARED), "languages", "cache.root", "cache.gigabytes"}
 ) | {f"data.{key}" for key in WHEREABOUTS}
 
 
 def plain_config(config: Config) -> Config:
-    """Flatten a resolved config to the option of every group by name, and all other values by dotted key.
+    """Flatten a resolved config to a dict of the chosen option in each group, and of all other values by dotted key.
 
-    Nulls and keys that only concern the machine are left out. The home folder in values is replaced by ~.
+    Null values and keys that concern only the machine are left out. In values, ~ replaces the path of the home folder.
     """
     plain: Config = {}
     for key, value in config.items():
@@ -32,10 +32,10 @@ def plain_config(config: Config) -> Config:
 
 
 def name_option(group: str, node: Config, config: Config) -> str:
-    """Return the name of the option of a group that a node was made from.
+    """Return the name of the group's option from which a config node was built.
 
-    Among the options with the same target, it is the one that differs least from the config. If several differ equally,
-    it is the one that sets the most keys.
+    Of the options with the node's target, the one with the fewest differences from the config is chosen. If several
+    options are tied, the one that sets the most keys is chosen.
     """
     named = [name for name, option in options_by_name(group).items() if option["_target_"] == node["_target_"]]
     if not named:

@@ -10,7 +10,7 @@ from asr_ablations.training.contracts import LoggerFactory
 
 
 class SeveralLoggers(Logger):
-    """Passes every call to each logger that supports it."""
+    """Forwards every call to all loggers that support it."""
 
     def __init__(self, loggers: list[Logger]) -> None:
         super().__init__()
@@ -42,6 +42,6 @@ class SeveralLoggers(Logger):
 
 
 def several_loggers(run: Run, *, loggers: dict[str, LoggerFactory]) -> Logger | None:
-    """Combine several loggers into one. Returns None if none of them logs anything beyond metrics.csv."""
+    """Combine several loggers into one. Returns None if no factory builds a logger."""
     built = [logger for factory in loggers.values() if (logger := factory(run)) is not None]
     return SeveralLoggers(built) if built else None

@@ -9,11 +9,11 @@ from pytorch_lightning.loggers import TensorBoardLogger
 from asr_ablations.runs.folder import Run
 from asr_ablations.tools.errors import require
 
-require("tensorboard", "logger=tensorboard", "tensorboard")  # at import, so that a run is refused before it begins
+require("tensorboard", "logger=tensorboard", "tensorboard")  # checked at import, before the run begins
 
 
 class TensorBoardRunLogger(TensorBoardLogger):
-    """Logs summary values as texts, because TensorBoard shows numbers only as curves."""
+    """Logs summary values as text, because TensorBoard shows numbers only as curves."""
 
     def log_summary(self, values: Mapping[str, float | str]) -> None:
         for name, value in values.items():

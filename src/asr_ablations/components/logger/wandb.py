@@ -42,10 +42,10 @@ if TYPE_CHECKING:
     import wandb
 
 ARTIFACTS = {"config": CONFIG, "utterances": UTTERANCES, "best": f"{CHECKPOINTS}/{BEST}"}
-"""Files that can be sent, by their names in logger.artifacts."""
+"""Files that can be uploaded, by their names in logger.artifacts."""
 STEP = "trainer/global_step"
 RECORDING = "recording"
-"""Name of the last column of a table with audio."""
+"""Name of the audio column, which is the last column of a table with audio."""
 
 
 def wandb_logger(
@@ -59,13 +59,13 @@ def wandb_logger(
     tags: list[str] | None,
     notes: str | None,
 ) -> "RunLogger":
-    """Build a logger for a W&B run in the group of its sweep, with a flat config.
+    """Build a logger for a W&B run with a flat config. The run's sweep is its group at W&B.
 
-    - artifacts: keys of ARTIFACTS whose files are sent at the end of the run
-    - audio: number of examples of each set that get audio
-    - name: name of the W&B run; None for the name of the run's folder
-    - tags: tags in addition to the choices that the sweep varies
-    - notes: notes on the run; None for the question of the sweep file
+    - artifacts: keys of ARTIFACTS, whose files are uploaded at the end of the run
+    - audio: number of examples per set that are logged with audio
+    - name: name of the W&B run; None uses the name of the run folder
+    - tags: tags in addition to the overrides that vary in the sweep
+    - notes: notes on the run; None uses the question in the sweep file
 
     Raises UsageError for values that W&B does not accept.
     """
@@ -81,7 +81,7 @@ def wandb_logger(
     label_or_null("logger.name", name)
     for tag in tags:
         if not (isinstance(tag, str) and 0 < len(tag) <= LONGEST_TAG):
-            raise choices("logger.tags", tag, f"texts of at most {LONGEST_TAG} characters")
+            raise choices("logger.tags", tag, f"strings of at most {LONGEST_TAG} characters")
     config = cast(Json, OmegaConf.to_container(run.cfg, resolve=True))
     options = {
         "project": project,
@@ -92,7 +92,7 @@ def wandb_logger(
         "job_type": "train",
         "tags": [*dict.fromkeys([*list_tags(run.folder, run.cfg.get("overrides") or []), *tags])],
         "notes": notes or (config.get("ablation") or {}).get("question"),
-        # the arm's name without the seed, so that W&B can group the seeds of an arm
+        # the arm's name excludes the seed, because W&B groups an arm's runs by this name
         "config": {
             **plain_config(config),
             "identity": run.id,
@@ -107,23 +107,23 @@ def wandb_logger(
 
 
 class RunLogger(WandbLogger):
-    """Lightning's logger, with the row number in metrics.csv as W&B's step.
+    """Lightning's W&B logger, with the row number in metrics.csv as W&B's step.
 
-    So a resumed run sends only the rows that W&B's server lacks. options: arguments of wandb.init.
+    A resumed run can therefore send only the rows that W&B's server lacks. options: arguments of wandb.init
     """
 
     def __init__(self, run: Run, artifacts: Sequence[str], audio: int, options: Json) -> None:
         self.run, self.artifacts, self.audio, self.options = run, artifacts, audio, options
         self._results: list[Callable[[], None]] = []
-        """Calls that log values missing from metrics.csv."""
+        """Calls that log values which metrics.csv does not contain."""
         self._is_lost = False
         super().__init__(experiment=self._begin())
         self.log_summary({RECORD: json.dumps(describe_folder(run))})
 
     def _begin(self, *, offline: bool = False) -> "wandb.Run":
-        """Begin a part of the W&B run, and log the rows of metrics.csv that it lacks.
+        """Start the next part of the W&B run, and log the rows of metrics.csv that the W&B run lacks.
 
-        An offline part gets all rows. Earlier parts that were not sent are marked, so that they are not sent later.
+        An offline part contains all rows. Earlier unsent parts are marked as sent, because the new part replaces them.
         """
         earlier = unsynced(self.run.folder, self.options["id"])
         experiment = begin(**self.options, offline=offline, resume="allow")
@@ -163,7 +163,7 @@ class RunLogger(WandbLogger):
         if step is None:
             self._results.append(partial(self.log_table, key, columns, data, recordings=recordings))
         rows: list[list[Any]] = [[*row] for row in data]
-        if self.audio and recordings:  # for the first rows of each set, which the first column names
+        if self.audio and recordings:  # only the first rows of each set (first column) get audio
             columns, counts = [*columns, RECORDING], Counter[str]()
             for row, recording in zip(rows, recordings, strict=True):
                 counts[row[0]] += 1
@@ -171,7 +171,7 @@ class RunLogger(WandbLogger):
         self._log({key: wandb.Table(columns=list(columns), data=rows)}, step, commit=False)
 
     def _log(self, values: Mapping[str, Any], step: int | None, *, commit: bool) -> None:
-        """Send values, and note if the server does not answer. Tables are artifacts, which need an answer."""
+        """Log values, and remember a failure. Logging a table fails if W&B's server does not answer."""
         try:
             self.experiment.log({**values, **({} if step is None else {STEP: step})}, step=self._row, commit=commit)
         except refusals():
@@ -182,11 +182,11 @@ class RunLogger(WandbLogger):
         self.experiment.summary.update(dict(values))
 
     def finish(self, exit_code: int) -> None:
-        """End the W&B run with the exit code, because W&B would show a crashed run as finished.
+        """End the W&B run with the exit code, because W&B would otherwise show a crashed run as finished.
 
-        If the server does not answer, everything is saved in an offline part.
+        If the server does not answer, all data is saved in an offline part.
         """
-        # if the server has failed to answer before, do not wait for it again
+        # do not wait for a server that has already failed to answer
         sent = not self._is_lost and (exit_code != 0 or self._send_artifacts())
         if not (end(self.experiment, exit_code) and sent):
             print("W&B has not received everything: its server does not answer", file=sys.stderr, flush=True)
@@ -222,11 +222,11 @@ def _read_recording(recording: Recording) -> "wandb.Audio | None":
 
 
 def describe_folder(run: Run) -> Json:
-    """Return what a comparison of W&B runs needs in addition to the config.
+    """Return the data that a comparison of W&B runs needs in addition to the config.
 
-    - started, place: time when the run first started, and its place in the sweep
-    - declared: number of runs in the sweep's first launch, and a hash over them; None if nothing was declared
-    - speakers: number of speakers in each set, and how many of them are also in the training set
+    - started, place: time of the run's first start, and its position among the sweep's runs
+    - declared: number of runs that the sweep's first launch declared, and a hash of their ids; None if it declared none
+    - speakers: for each set, the number of its speakers, and how many of them are also in the training set
     """
     first = declared(run.folder.parent)
     sets = read_data(run.folder).sets.items()
@@ -239,7 +239,7 @@ def describe_folder(run: Run) -> Json:
 
 
 def _read_start(run: Run) -> str:
-    """Return the time when a run first started, or an empty text if it has not started."""
+    """Return the time of a run's first start, or an empty string if it has not started."""
     try:
         return str(read_environment(run.folder).started)
     except FileNotFoundError:
@@ -247,8 +247,8 @@ def _read_start(run: Run) -> str:
 
 
 def run_id(run: Run) -> str:
-    """Return a W&B id, which is a hash of the run's id, its sweep and the time of its first start.
+    """Return the run's id at W&B, a hash of the run id, the sweep and the time of the first start.
 
-    A resumed run keeps its W&B id, and a run that starts anew gets a new one.
+    A resumed run keeps its W&B id, and a run that is restarted from the beginning gets a new one.
     """
     return hashlib.sha256("\n".join([run.id, str(run.cfg.sweep), _read_start(run)]).encode()).hexdigest()[:8]

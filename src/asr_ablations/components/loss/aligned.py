@@ -27,14 +27,14 @@ log = logging.getLogger(__name__)
 
 
 class Aligned(Framewise):
-    """Framewise loss with labels from a forced alignment. run: folder or .ckpt of the run whose model aligns.
+    """Framewise loss with labels from a forced alignment. run: folder or .ckpt of the run whose model aligns the audio
 
-    Each letter lasts from its first frame on the best CTC path to the first frame of the next letter. Between two equal
-    letters, the last frame is a blank.
+    Each label covers the frames from its first frame on the best CTC path up to the first frame of the next label. A
+    blank replaces the last frame of a label if the next label is equal.
 
-    The audio is aligned without augmentation before training begins. The alignments are stored in alignments/ in the
-    folder of the aligning run. They are stretched evenly if the model to train has another number of frames, or if
-    augmentation changes the speed. Raises UsageError if the run does not exist or has another alphabet.
+    The audio is aligned without augmentation before training begins, and the alignments are stored in the subfolder
+    alignments of the aligning run's folder. They are stretched evenly if the new model has another frame rate, or if
+    augmentation changes the speed. Raises UsageError if the aligning run does not exist or has another alphabet.
     """
 
     def __init__(self, *, run: str | None, reduction: str) -> None:
@@ -70,7 +70,7 @@ class Aligned(Framewise):
         )
 
     def labels(self, batch: Batch, lengths: torch.Tensor, frames: int) -> torch.Tensor:
-        """Return aligned labels. Before `prepare`, return linear ones, for benchmarks that only measure time."""
+        """Return aligned labels, or evenly spread labels if `prepare` was not called, as in speed benchmarks."""
         if not self.paths:
             return super().labels(batch, lengths, frames)
         paths = [self.paths[_key(id_, text)] for id_, text in zip(batch.ids, batch.texts, strict=True)]
@@ -83,7 +83,7 @@ class Aligned(Framewise):
     def _align(self, sets: Mapping[str, Speech], device: torch.device) -> Iterator[tuple[str, np.ndarray]]:
         """Yield the key and the labels (T,) of each utterance. Utterances are aligned one at a time.
 
-        In a batch, padding would change the last bits of outputs, and so the labels if two paths are equally likely.
+        Padding in a batch would change the last bits of outputs, which decide between equally likely paths.
         """
         with _preserve_state():
             task = load_run(self.checkpoint).task
@@ -114,7 +114,7 @@ class Aligned(Framewise):
 def frame_labels(log_probs: np.ndarray, labels: list[int]) -> np.ndarray:
     """Align labels to the frames of log-probabilities (T, V) in nats. Returns the label of each frame (T,).
 
-    Without labels, all frames are blanks. Raises ValueError if there are too few frames.
+    If `labels` is empty, all frames are blanks. Raises ValueError if there are too few frames.
     """
     path = np.zeros(len(log_probs), dtype=np.int16)
     if not labels:
@@ -129,7 +129,7 @@ def frame_labels(log_probs: np.ndarray, labels: list[int]) -> np.ndarray:
 
 @contextmanager
 def _preserve_state() -> Iterator[None]:
-    """Restore this run's random state and TF32 switches after another model has been built."""
+    """Restore the current random state and TF32 settings at the end of the context, in which a model is built."""
     matmul, cudnn = torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32
     with torch.random.fork_rng():
         yield
@@ -137,7 +137,7 @@ def _preserve_state() -> Iterator[None]:
 
 
 def _key(id_: str, text: str) -> str:
-    """Return the key of an utterance in a file of alignments. An id is not enough, because two sets may share it."""
+    """Return the key of an utterance in an alignment file. It includes the text, because two sets may share an id."""
     return f"{id_} {text}"
 
 

@@ -9,11 +9,11 @@ from asr_ablations.tools.masks import valid_frames
 
 
 class ConsistentCTC(CTC):
-    """Computes (CTC + scale · KL) of each view in nats, where KL(other view ‖ this view) is summed over frames.
+    """Computes CTC + scale · KL for each view in nats, where KL(other view ‖ this view) is summed over frames.
 
-    No gradient goes through the other view, which is the target. The mean over both views is the loss of the paper.
-    A batch with one view, as in validation, gets the CTC loss. reduction: as in CTC. Raises UsageError for a scale of 0
-    or less.
+    The other view is the target, through which no gradient flows. The mean over both views is the loss in the paper.
+    For a batch with a single view, as in validation, the loss is the CTC loss. reduction: the same as in CTC. Raises
+    UsageError if `scale` is not above 0.
     """
 
     views = 2
@@ -26,7 +26,7 @@ class ConsistentCTC(CTC):
         nats = super().nats(log_probs, lengths, batch)
         if batch.views == 1:
             return nats
-        target = log_probs.detach().roll(len(batch) // 2, dims=0)  # (B, T, V), the other view of each row
+        target = log_probs.detach().roll(len(batch) // 2, dims=0)  # (B, T, V), outputs for the other view
         valid = valid_frames(lengths, log_probs.shape[1], log_probs.device)
         divergence = (target.exp() * (target - log_probs)).sum(dim=2).masked_fill(~valid, 0.0)
         return nats + self.scale * divergence.sum(dim=1)

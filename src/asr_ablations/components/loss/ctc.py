@@ -1,6 +1,6 @@
 """Connectionist temporal classification (Graves et al. 2006; Ambroszczyk2019 §1.3).
 
-torch's CTC on a GPU makes the host wait for the device. The operations of this file do not.
+On a GPU, torch's CTC loss makes the host wait for the device. The operations in this file avoid the wait.
 """
 
 from collections.abc import Mapping
@@ -19,23 +19,23 @@ from asr_ablations.tools.matrix_products import exact_products, trusted
 
 
 class CTC:
-    """Computes the CTC loss in nats of a batch from log_probs (B, T, V) in nats and lengths (B,) in frames.
+    """Computes the CTC loss of a batch in nats from log_probs (B, T, V) in nats and lengths (B,) in frames.
 
-    reduction: label, utterance or sum; see Reduction. Lengths are int64 on the CPU and log_probs float32, so that every
-    batch on a CPU runs the same kernel: the native library's in training, and otherwise torch's.
+    reduction: label, utterance or sum; see Reduction. Lengths must be int64 on the CPU, and log_probs float32. In CPU
+    training, the native library computes the loss if it is available. Otherwise, torch does.
     """
 
     def __init__(self, *, reduction: str) -> None:
         self.reduction = Reduction(reduction, "label")
 
     def prepare(self, sets: Mapping[str, Speech], device: torch.device) -> None:
-        """Do nothing, because CTC only needs the transcripts of a batch."""
+        """Do nothing, because CTC needs only the transcripts in each batch."""
 
     def __call__(self, log_probs: torch.Tensor, lengths: torch.Tensor, batch: Batch) -> torch.Tensor:
         return self.reduction(self.nats(log_probs, lengths, batch), batch.target_lengths)
 
     def nats(self, log_probs: torch.Tensor, lengths: torch.Tensor, batch: Batch) -> torch.Tensor:
-        """Compute the loss (B,) of each utterance in nats."""
+        """Compute the CTC loss (B,) of each utterance in nats."""
         counts = batch.target_lengths
         if usable(log_probs.device.type):
             return device_ctc(log_probs, batch.targets, lengths, counts)
@@ -47,14 +47,14 @@ class CTC:
         return self.reduction.weight(batch)
 
     def frame_rates(self, log_probs: torch.Tensor, lengths: torch.Tensor, batch: Batch) -> dict[str, torch.Tensor]:
-        """Return no rates, because CTC does not label single frames."""
+        """Return an empty dict, because CTC does not label individual frames."""
         return {}
 
 
 LIBRARY = library.Library("asr_ablations", "FRAGMENT")
-# returns the log-probability (B, T, S) of all path beginnings that end in a state, and the loss (B,) in nats
+# returns forward log-probabilities (B, T, S) of the states, and the loss (B,) in nats
 LIBRARY.define("ctc_forward(Tensor log_probs, Tensor labels, Tensor lengths, Tensor counts) -> (Tensor, Tensor)")
-# returns the probability (B, T, S) of each state in each frame, given the labels; 0 beyond a length
+# returns posterior probabilities (B, T, S) of the states given the labels, with 0 in padding frames
 LIBRARY.define(
     "ctc_occupancy(Tensor log_probs, Tensor labels, Tensor lengths, Tensor counts, Tensor alphas, Tensor nats) "
     "-> Tensor"
@@ -69,7 +69,7 @@ def _empty_states(log_probs: torch.Tensor, labels: torch.Tensor) -> torch.Tensor
 
 
 class DeviceCTC(torch.autograd.Function):
-    """Computes nats (B,) from log_probs (B, T, V), labels (B, S), lengths (B,) in frames and counts (B,) of labels."""
+    """Computes losses (B,) in nats from log_probs (B, T, V), labels (B, S), frame counts (B,) and label counts (B,)."""
 
     @staticmethod
     def forward(
@@ -93,10 +93,10 @@ class DeviceCTC(torch.autograd.Function):
 def device_ctc(
     log_probs: torch.Tensor, targets: torch.Tensor, lengths: torch.Tensor, counts: torch.Tensor
 ) -> torch.Tensor:
-    """Compute the loss (B,) in nats without waiting for the device.
+    """Compute the CTC loss (B,) of each utterance in nats without waiting for the device.
 
-    targets: labels of all utterances, concatenated, on the device. lengths, counts: numbers of frames and of labels
-    (B,) on the CPU.
+    - targets: concatenated labels of all utterances, on the device
+    - lengths, counts: numbers of frames (B,) and of labels (B,), on the CPU
     """
     most, device = int(counts.max()) if len(counts) else 0, log_probs.device
     labels = torch.zeros(len(counts), 2 * most + 1, dtype=torch.long, device=device)
@@ -111,7 +111,7 @@ def device_ctc(
 
 @cache
 def usable(device: str) -> bool:
-    """Return whether device_ctc runs on a type of device: on CUDA, if its results match torch's CTC on a CPU."""
+    """Return whether a device type can use device_ctc. Only CUDA can, if results match torch's CTC on a CPU."""
     return device == "cuda" and trusted(
         _load_kernels, LIBRARY, lambda: largest_difference(device), "using torch's CTC, which waits for the GPU"
     )
@@ -124,7 +124,7 @@ def _load_kernels() -> Mapping[str, Any]:
 
 
 def largest_difference(device: str) -> float:
-    """Return the largest difference of losses and gradients from torch's CTC on a CPU, for a small batch."""
+    """Return the largest difference in loss or gradient between device_ctc and torch's CTC on a CPU."""
     generator = torch.Generator().manual_seed(1)
     logits = torch.randn(4, 23, 6, generator=generator)
     lengths, counts = torch.tensor([23, 9, 4, 17]), torch.tensor([7, 4, 0, 1])

@@ -1,8 +1,8 @@
 # ruff: noqa: N803  Triton's constants are in capitals
-"""The operations of ctc.py as Triton kernels.
+"""Triton kernels for the operations of ctc.py.
 
-Each utterance has one program, which computes all states of one frame at a time. States are shifted within registers,
-so that no thread reads a value before another thread has written it.
+One program per utterance computes all states of one frame at a time. States are shifted within registers, because a
+thread could otherwise read a value before another thread has written it.
 """
 
 import torch
@@ -25,7 +25,7 @@ def _forward(log_probs, labels, lengths, counts, alphas, nats, frames, outputs, 
     for frame in range(0, length):
         before = tl.where(state > 0, tl.gather(alpha, tl.maximum(state - 1, 0), 0), never)
         earlier = tl.where(skips, tl.gather(alpha, tl.maximum(state - 2, 0), 0), never)
-        first = frame == 0  # a path starts without predecessors
+        first = frame == 0  # in the first frame, states have no predecessors
         before, earlier = tl.where(first, never, before), tl.where(first, never, earlier)
         most = tl.maximum(alpha, tl.maximum(before, earlier))
         base = tl.where(most == never, 0.0, most)
@@ -38,7 +38,7 @@ def _forward(log_probs, labels, lengths, counts, alphas, nats, frames, outputs, 
     most = tl.max(ending, 0)
     base = tl.where(most == never, 0.0, most)
     total = tl.log(tl.sum(tl.where(ends, tl.exp(alpha - base), 0.0), 0)) + base
-    nothing = tl.where(count == 0, 0.0, never)  # an utterance without frames
+    nothing = tl.where(count == 0, 0.0, never)  # log-probability if there are no frames
     tl.store(nats + utterance, -tl.where(length == 0, nothing, total))
 
 
@@ -99,4 +99,4 @@ def _states(labels: torch.Tensor) -> int:
 
 
 KERNELS = {"ctc_forward": forward, "ctc_occupancy": occupancy}
-"""Kernels by the name of their operation."""
+"""Kernels by operation name."""

@@ -13,8 +13,8 @@ from asr_ablations.tools.masks import valid_frames
 class SmoothedCTC(CTC):
     """Computes (1 - smoothing) · CTC + smoothing · KL in nats, where KL(uniform ‖ outputs) is summed over frames.
 
-    Validation has no gradients and gets the CTC loss alone, which can be compared with other losses. reduction: as in
-    CTC. Raises UsageError for a smoothing outside of 0 to 1.
+    Without gradients, as in validation, the result is the CTC loss alone, to allow comparison with other losses.
+    reduction: the same as in CTC. Raises UsageError unless 0 < smoothing < 1.
     """
 
     def __init__(self, *, reduction: str, smoothing: float) -> None:

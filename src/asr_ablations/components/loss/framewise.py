@@ -14,11 +14,11 @@ class Reduction:
     """Reduces the losses of utterances, in nats (B,), to a scalar. Raises UsageError for an unknown name.
 
     - unit: label or frame
-    - name: the unit (nats per unit, averaged over utterances), utterance (averaged over utterances) or sum
+    - name: the value of `unit` (mean over utterances of nats per unit), utterance (mean over utterances) or sum
 
-    The loss grows with the length of an utterance (Ambroszczyk2019 §2.6), so long and short utterances only have the
-    same weight if it is divided by the number of units. The gradient of a sum grows with the batch (Doetsch2016 §4.3).
-    Several ranks train on the mean of their sums.
+    An utterance's loss grows with its length (Ambroszczyk2019 §2.6), so long and short utterances have the same weight
+    only if the loss is divided by the number of units. With `sum`, the gradient grows with the batch size (Doetsch2016
+    §4.3), and several ranks train on the mean of their sums.
     """
 
     def __init__(self, name: str, unit: str) -> None:
@@ -41,17 +41,17 @@ class Reduction:
 class Framewise:
     """Computes the loss in nats of a batch from log_probs (B, T, V) in nats and lengths (B,) in frames.
 
-    reduction: frame, utterance or sum; see Reduction. The labels are a linear alignment, like the flat start of hidden
-    Markov models: the characters of a transcript share the frames equally, with a blank between equal neighbours. This
-    needs no trained model, but is wrong if speech is uneven. RETURNN's labels came from a trained model, as in
-    loss=aligned. Decoders for CTC also decode this model, because they merge repeats and drop blanks.
+    reduction: frame, utterance or sum; see Reduction. The frame labels are a linear alignment, as in the flat start of
+    hidden Markov models: a transcript's characters share the frames equally, with a blank between equal neighbours. A
+    linear alignment needs no trained model, but is inaccurate if the speech rate varies. RETURNN used labels from a
+    trained model, as loss=aligned does. CTC decoders suit this loss, because they merge repeats and drop blanks.
     """
 
     def __init__(self, *, reduction: str) -> None:
         self.reduction = Reduction(reduction, "frame")
 
     def prepare(self, sets: Mapping[str, Speech], device: torch.device) -> None:
-        """Do nothing, because the labels come from the transcripts of a batch."""
+        """Do nothing, because the labels are computed from the transcripts in each batch."""
 
     def labels(self, batch: Batch, lengths: torch.Tensor, frames: int) -> torch.Tensor:
         """Spread each transcript evenly over its frames, without waiting for the device.

@@ -1,4 +1,4 @@
-"""Conformer: self-attention and convolutions over time (Gulati et al. 2020), after the convolutions of DeepSpeech2."""
+"""Conformer (Gulati et al. 2020): self-attention and convolution over time, after DeepSpeech2's input convolutions."""
 
 import itertools
 from collections.abc import Mapping, Sequence
@@ -16,14 +16,14 @@ from asr_ablations.training.contracts import NormFactory, RecurrentFactory
 from asr_verdicts.errors import choices
 
 MOST_IN_A_KERNEL = 10_001
-"""Largest kernel size in frames: about 400 seconds at 40 ms per frame."""
+"""Maximum kernel size in output frames, about 400 seconds at 40 ms per frame."""
 
 
 class Layer(nn.Module):
-    """(x (B, T, D), lengths (B,)) → (B, T, D): half-step feed-forward, attention, convolution, half-step feed-forward.
+    """A Conformer layer: half-step feed-forward, self-attention, convolution, and a second half-step feed-forward.
 
-    The parts come from torchaudio's ConformerLayer, with `norm` instead of batch norm. Its `forward` is not used,
-    because it would let padding into the convolution over time and into the statistics.
+    The layer maps x (B, T, D) and lengths (B,) to (B, T, D). Its submodules are those of torchaudio's ConformerLayer,
+    with `norm` instead of batch norm. ConformerLayer.forward would include padding in convolution and statistics.
     """
 
     def __init__(self, width: int, feed_forward: int, heads: int, kernel: int, *, norm: NormFactory, dropout: float):
@@ -32,7 +32,7 @@ class Layer(nn.Module):
         self.parts.conv_module.sequential[3] = norm([width])
         for module in list(self.modules()):
             for name, child in list(module.named_children()):
-                if isinstance(child, nn.Dropout):  # replaced, because ours draws faster on a CPU
+                if isinstance(child, nn.Dropout):  # our Dropout generates masks faster on a CPU
                     setattr(module, name, Dropout(dropout))
 
     def forward(self, x: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
@@ -43,12 +43,12 @@ class Layer(nn.Module):
         return parts.final_layer_norm(x + 0.5 * parts.ffn2(x))
 
     def _attend(self, x: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
-        padding = ~valid_frames(lengths.clamp(min=1), x.shape[1], x.device)  # an empty row would give 0 / 0
+        padding = ~valid_frames(lengths.clamp(min=1), x.shape[1], x.device)  # attention over no frames would be 0 / 0
         frames, attention = x.shape[1], self.parts.self_attn
         x = x.transpose(0, 1)  # (T, B, D)
         if not torch.compiler.is_exporting():
             return attention(x, x, x, key_padding_mask=padding, need_weights=False)[0].transpose(0, 1)
-        # ONNX's attention only accepts a mask over pairs of frames
+        # attention in ONNX accepts only a mask over pairs of frames
         pairs = padding[:, None].expand(-1, frames, -1).repeat_interleave(attention.num_heads, 0)  # (B·heads, T, T)
         return attention(x, x, x, attn_mask=pairs, need_weights=False)[0].transpose(0, 1)
 
@@ -64,18 +64,18 @@ class Layer(nn.Module):
 
 
 class Conformer(nn.Module):
-    """(features (B, T, F), lengths (B,) on the CPU) → (logits (B, T', V), lengths (B,) in output frames).
+    """A Conformer model that maps features (B, T, F) and lengths (B,) to logits (B, T', V) and their lengths (B,).
 
-    - convolution, convolutions: as in DeepSpeech2; a linear layer projects their output to `width`
-    - heads, feed_forward, kernel: attention heads, feed-forward units, and convolution frames of each layer
-    - norm: normalisation within all convolutions; the other parts use layer norm
-    - rnn: not used
+    - convolution, convolutions: the same as in DeepSpeech2; a linear layer projects their output to `width` units
+    - heads, feed_forward, kernel: number of attention heads, feed-forward units and kernel frames in each layer
+    - norm: builds the normalisation of all convolutions; every other part of the model uses layer norm
+    - rnn: unused, because the model has no recurrent layers
 
-    There is no positional encoding: the convolutions suffice. Raises UsageError for values out of range.
+    There is no positional encoding, because convolutions encode order. Raises UsageError for values out of range.
     """
 
     unread = ("rnn",)
-    """Config groups without an effect on this model. Choosing an option of such a group is refused."""
+    """Config groups that do not affect this model. A run that selects an option of such a group is refused."""
 
     def __init__(
         self,
@@ -118,13 +118,13 @@ class Conformer(nn.Module):
         self.output = nn.Linear(width, outputs)
 
     def output_lengths(self, lengths: torch.Tensor) -> torch.Tensor:
-        """Count output frames (B,) for feature frames (B,)."""
+        """Return the number of output frames (B,) for numbers of feature frames (B,)."""
         for layer in self.convolutions:
             lengths = cast(InputLayer, layer).output_lengths(lengths)
         return lengths
 
     def forward(self, features: torch.Tensor, lengths: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        if features.shape[1] < self.shortest:  # torch cannot convolve fewer frames than a kernel has
+        if features.shape[1] < self.shortest:  # torch cannot convolve an input shorter than the kernel
             return features.new_zeros(len(features), 0, self.output.out_features), self.output_lengths(lengths)
         x = features[..., None]
         for convolution in self.convolutions:

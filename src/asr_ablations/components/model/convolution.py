@@ -1,4 +1,4 @@
-"""Convolutions at the input of a model, over (B, T, F, C); their output is 0 past a length."""
+"""Convolutional input layers for tensors (B, T, F, C). Their output is 0 in padding frames."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
@@ -13,33 +13,34 @@ from asr_ablations.training.contracts import NormFactory
 from asr_verdicts.errors import choices
 
 MOST_WIDTH, MOST_LAYERS = 2**16, 1000
-"""Limits for a layer's channels or units, and for a model's layers. Beyond them, a machine hangs before any output."""
+"""Maximum channels or units of a layer, and maximum layers of a model. A larger model would hang the machine."""
 CEILING = 20.0
 """Upper bound of the clipped ReLU (Ambroszczyk2019 §1.2)."""
 
 
 class InputLayer(Protocol):
-    """A convolutional nn.Module at the input of a model; its output has C' = channels and F' = bins."""
+    """A convolutional nn.Module at the input of a model. Its output has C' = `channels` and F' = `bins`."""
 
     channels: int
     bins: int
 
     def output_lengths(self, lengths: torch.Tensor) -> torch.Tensor:
-        """Count output frames (B,) for input frames (B,)."""
+        """Return the number of output frames (B,) for numbers of input frames (B,)."""
 
     def __call__(self, x: torch.Tensor, lengths: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """(x (B, T, F, C), lengths (B,)) → (x (B, T', F', C'), lengths (B,)); x is 0 past a length."""
+        """Map x (B, T, F, C) and lengths (B,) to x (B, T', F', C') and lengths (B,). Padding frames become 0."""
 
 
 InputLayerFactory = Callable[..., InputLayer]
-"""(inputs, bins, norm=…, channels=…, kernel=…, stride=…) → an input layer for x (B, T, bins, inputs)."""
+"""Builds an input layer for x (B, T, bins, inputs) from (inputs, bins, norm=…, channels=…, kernel=…, stride=…)."""
 
 
 class Convolution(nn.Conv2d):
-    """nn.Conv2d with weights in channels_last, which makes its forward pass 2.5 times as fast on a CPU.
+    """nn.Conv2d with weights in channels_last format, which makes its forward pass 2.5 times as fast on a CPU.
 
-    Training on one or two utterances with 32 or more channels uses contiguous memory instead. At some sizes, as in
-    model=ds2, oneDNN would otherwise take 80 times as long for the gradient of the weights (torch 2.11, AVX2: 8 s).
+    For batches of one or two utterances, layers with 32 or more input channels use contiguous memory in CPU training.
+    For some sizes, such as those of model=ds2, oneDNN would otherwise take 80 times as long to compute the gradient of
+    the weights (8 s with torch 2.11 and AVX2).
     """
 
     def __init__(self, *sizes: Any) -> None:
@@ -48,16 +49,16 @@ class Convolution(nn.Conv2d):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         trained = self.in_channels >= 32 and x.device.type == "cpu" and torch.is_grad_enabled()
-        if trained and len(x) <= 2:  # tested last, because an exported model has batches of any size
+        if trained and len(x) <= 2:  # tested last, because exported models accept any batch size
             return self._conv_forward(x.contiguous(), self.weight.contiguous(), self.bias)
         return super().forward(x)
 
 
 class PaddedConvolution(nn.Module):
-    """2-D convolution, norm and clipped ReLU, as an InputLayer.
+    """An input layer of 2-D convolution, normalisation and clipped ReLU.
 
-    kernel and stride are (frequency, time). The input is padded by half a kernel, so T and F are divided by their
-    stride and rounded up. Raises UsageError for invalid sizes, ValueError for a kernel of even size.
+    kernel and stride are pairs (frequency, time). The input is padded by half a kernel on each side, so T and F are
+    divided by their strides and rounded up. Raises UsageError for invalid sizes, and ValueError for even kernel sizes.
     """
 
     def __init__(
@@ -87,9 +88,9 @@ class PaddedConvolution(nn.Module):
 
 
 class WholeFrameConvolution(nn.Module):
-    """1-D convolution of whole frames over time, norm and clipped ReLU, as an InputLayer with one bin.
+    """An input layer of 1-D convolution over time, normalisation and clipped ReLU. Its output has one bin.
 
-    kernel and stride are in frames. Nothing is padded: T becomes floor((T - kernel) / stride) + 1, or 0 if T < kernel.
+    kernel and stride are in frames. There is no padding, so T' = floor((T - kernel) / stride) + 1, or 0 if T < kernel.
     """
 
     def __init__(self, inputs: int, bins: int, *, norm: NormFactory, channels: int, kernel: int, stride: int) -> None:
@@ -108,7 +109,7 @@ class WholeFrameConvolution(nn.Module):
 
 
 def activate(y: torch.Tensor, lengths: torch.Tensor, norm: nn.Module) -> tuple[torch.Tensor, torch.Tensor]:
-    """Apply norm and clipped ReLU to y (B, T, F, C); frames past a length become 0."""
+    """Apply `norm` and clipped ReLU to y (B, T, F, C), and set padding frames to 0. Return y and `lengths`."""
     if isinstance(norm, BatchNorm) and norm.fuses(y):
         return norm(y, lengths, 0.0, CEILING), lengths
     valid = valid_frames(lengths, y.shape[1], y.device)[..., None, None]

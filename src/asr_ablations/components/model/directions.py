@@ -1,4 +1,4 @@
-"""Recurrent layers of one or two directions, built from any recurrent layer of one direction."""
+"""Unidirectional and bidirectional recurrent layers, built from any unidirectional layer."""
 
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
@@ -18,17 +18,17 @@ from asr_verdicts.errors import choices
 def call_in_two_streams(
     first: nn.Module, second: nn.Module, x: torch.Tensor, y: torch.Tensor, lengths: torch.Tensor
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Compute first(x, lengths) and second(y, lengths) at the same time, the second in a side stream of the GPU.
+    """Compute first(x, lengths) and second(y, lengths) concurrently on a GPU, the second one in a side stream.
 
-    A single recurrence would leave a GPU mostly idle, because it computes one small product per frame. Autograd runs
-    the backward passes in the same streams and synchronises them. record_stream keeps the allocator from reusing one
-    stream's memory while the other stream still reads it.
+    A single recurrence leaves a GPU mostly idle, because each frame needs only a small matrix product. Autograd runs
+    the backward passes in the same streams and synchronises them. record_stream prevents the allocator from reusing
+    memory of one stream while the other stream still reads it.
     """
     main, side = torch.cuda.current_stream(x.device), _side_stream(x.device)
     side.wait_stream(main)
     with torch.cuda.stream(side):
         second_output = second(y, lengths)
-    for value in (y, *second.parameters()):  # the weights may be copies made for this step
+    for value in (y, *second.parameters()):  # weights may be temporary copies for this step
         value.record_stream(side)
     first_output = first(x, lengths)
     main.wait_stream(side)
@@ -44,7 +44,7 @@ def _side_stream(device: torch.device) -> torch.cuda.Stream:
 def call_in_two_threads(
     first: nn.Module, second: nn.Module, x: torch.Tensor, y: torch.Tensor, lengths: torch.Tensor
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Compute first(x, lengths) and second(y, lengths) at the same time on one CPU core each, without gradients."""
+    """Compute first(x, lengths) and second(y, lengths) concurrently, each on one CPU core and without gradients."""
     threads = torch.get_num_threads()
     second_output = _helper().submit(second, y, lengths)
     torch.set_num_threads(1)
@@ -60,20 +60,20 @@ def _helper() -> ThreadPoolExecutor:
 
 
 def _prepare_helper() -> None:
-    torch.set_grad_enabled(False)  # the switch is separate in each thread
+    torch.set_grad_enabled(False)  # torch has a separate gradient mode in each thread
     torch.set_num_threads(1)
-    torch.get_num_threads()  # without this first use, torch would later take the number that another thread set last
+    torch.get_num_threads()  # without this call, torch would later use another thread's setting
 
 
 KINDS = ("forward", "sum", "concat")
 
 
 class Directions(nn.Module):
-    """(x (B, T, D), lengths (B,)) → (B, T, size), with 0 past a length.
+    """Maps x (B, T, D) and lengths (B,) to (B, T, size) with one or two recurrent layers. Padding frames become 0.
 
-    directions: forward, sum (Ambroszczyk2019 §2.4) or concat, whose output is twice as wide. The backward layer reads
-    each utterance reversed within its length. This is exact for every valid frame and avoids packing, which takes
-    three times as long as the layer on a CPU. Raises UsageError for other directions.
+    directions: forward, sum (Ambroszczyk2019 §2.4) or concat, which doubles the output size. The backward layer reads
+    each utterance reversed within its length. This is exact for valid frames and avoids packed sequences, which take
+    three times as long as the layer itself on a CPU. Raises UsageError for other values of `directions`.
     """
 
     def __init__(self, layer: RecurrentFactory, input_size: int, hidden_size: int, *, directions: str) -> None:
@@ -87,7 +87,7 @@ class Directions(nn.Module):
 
     def forward(self, x: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
         device = x.device.type
-        # the native library needs float32, and under autocast x may have 16 bits
+        # the native library needs float32, but x may have 16 bits under autocast
         if self.training and device == "cpu" and (cells := self._native_cells(wide := x.float())):
             bfloat16 = torch.is_autocast_enabled("cpu") and torch.get_autocast_dtype("cpu") == torch.bfloat16
             return recurrence(wide, lengths, cells, concatenate=self.concatenate, bfloat16=bfloat16)
@@ -98,7 +98,7 @@ class Directions(nn.Module):
             return self._call(x.to(next(self.parameters()).dtype), lengths)
 
     def _native_cells(self, x: torch.Tensor) -> list[Cell]:
-        """List the cells of all directions for the native library; empty if it cannot process them and x."""
+        """Return the native library's cell for each direction, or an empty list if it cannot process the cells or x."""
         parts = [part for part in (self.forwards, self.backwards) if part is not None]
         if not all(hasattr(part, "native_cell") for part in parts):
             return []
@@ -122,32 +122,32 @@ class Directions(nn.Module):
 
 
 def autocast_of_recurrences(device: str) -> torch.dtype | None:
-    """Return the dtype of recurrences under the current autocast, or None for the dtype of their weights.
+    """Return the dtype of recurrent layers under the current autocast, or None for the dtype of their weights.
 
-    It is None on a CPU, where 16-bit recurrences are slower. On CUDA, float16 can be left to autocast. Under bfloat16,
-    autocast would run cuDNN in float16, although the loss is not scaled.
+    The result is None on a CPU, because 16-bit recurrences are slower there. On CUDA, autocast handles float16 itself.
+    For bfloat16, it would run cuDNN in float16 although the loss is not scaled, so the caller must convert the weights.
     """
     on = torch.is_autocast_enabled(device) and device == "cuda"
     return torch.get_autocast_dtype(device) if on else None
 
 
 def flip_frames(x: torch.Tensor, flip: torch.Tensor) -> torch.Tensor:
-    """Reorder the frames of x (B, T, D) by indices (B, T) that undo themselves, such as `reversal_indices`."""
-    differentiable = x.requires_grad and torch.is_grad_enabled()  # a model cannot be exported with Flip
+    """Reorder the frames of x (B, T, D) by self-inverse indices (B, T), such as those of `reversal_indices`."""
+    differentiable = x.requires_grad and torch.is_grad_enabled()  # models that use Flip cannot be exported
     return Flip.apply(x, flip) if differentiable else _take_frames(x, flip)
 
 
 def _take_frames(x: torch.Tensor, flip: torch.Tensor) -> torch.Tensor:
     if x.device.type != "cpu":
         return x.gather(1, flip[..., None].expand_as(x))
-    # on a CPU, copying whole rows takes an eighth of the time of a gather, which copies single numbers
+    # on a CPU, copying whole rows is eight times as fast as gather, which copies element by element
     B, T, _ = x.shape
     rows = (torch.arange(B, device=x.device)[:, None] * T + flip).flatten()
     return x.flatten(0, 1).index_select(0, rows).view_as(x)
 
 
 class Flip(torch.autograd.Function):
-    """Reorders frames in both passes; the gradient of torch's gather would add into zeros, on a GPU with atomics."""
+    """Reorders frames in both passes. torch's gather would need atomic additions in its backward pass on a GPU."""
 
     @staticmethod
     def forward(ctx: Any, x: torch.Tensor, flip: torch.Tensor) -> torch.Tensor:

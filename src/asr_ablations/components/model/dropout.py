@@ -9,11 +9,11 @@ from asr_ablations.tools.checks import number
 
 
 class Dropout(nn.Module):
-    """In training, zeroes each number of x with probability `rate` and multiplies the others by 1 / (1 - rate).
+    """In training, sets each element of x to 0 with probability `rate` and scales all others by 1 / (1 - rate).
 
-    It is a module between layers, because the dropout argument of torch's recurrent layers has no effect on a single
-    layer. Masks come from the device's global torch generator, which is seeded for dropout alone, so that restoring
-    its state (torch.set_rng_state) restores the masks. Raises UsageError unless 0 ≤ rate < 1.
+    Dropout is a separate module, because the dropout argument of torch's recurrent layers has no effect on a single
+    layer. Masks come from the device's global torch generator, which is seeded for dropout only. Restoring its state
+    (torch.set_rng_state) therefore reproduces the masks. Raises UsageError unless 0 ≤ rate < 1.
     """
 
     def __init__(self, rate: float) -> None:
@@ -29,11 +29,11 @@ class Dropout(nn.Module):
 
 
 def draw_factors(x: torch.Tensor, rate: float) -> torch.Tensor:
-    """Draw a dropout factor for each number of x on a CPU, in half the time that torch takes for a mask.
+    """Sample a dropout factor for each element of x on a CPU, in half the time that torch needs for a mask.
 
-    A number is dropped if its 32 random bits, read as an integer, are among the lowest `rate` of all integers.
+    An element is dropped if its 32 random bits, read as an int32, fall in the lowest fraction `rate` of all integers.
     """
-    words = torch.empty(-(-x.numel() // 2), dtype=torch.int64).random_(-(2**63), None)  # 64 bits serve two numbers
+    words = torch.empty(-(-x.numel() // 2), dtype=torch.int64).random_(-(2**63), None)  # one int64 serves two elements
     bits = words.view(torch.int32)[: x.numel()].view(x.shape)
-    lowest = min(round(rate * 2**32) - 2**31, 2**31 - 1)  # the bound keeps a rate that rounds to 1 in range
+    lowest = min(round(rate * 2**32) - 2**31, 2**31 - 1)  # capped, because rates near 1 may overflow int32
     return (bits >= lowest).to(x.dtype).mul_(1 / (1 - rate))

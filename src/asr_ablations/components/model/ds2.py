@@ -1,4 +1,4 @@
-"""DeepSpeech2: convolutions, recurrent and fully connected layers (Amodei et al. 2016; Ambroszczyk2019 §1.2)."""
+"""DeepSpeech2: convolutional, recurrent and fully connected layers (Amodei et al. 2016; Ambroszczyk2019 §1.2)."""
 
 import itertools
 import logging
@@ -19,11 +19,11 @@ from asr_ablations.training.contracts import NormFactory, RecurrentFactory
 log = logging.getLogger(__name__)
 
 MOST_AHEAD = 1000
-"""Upper bound of the frames to look ahead, about half a minute."""
+"""Maximum number of lookahead frames, which last 20 seconds at 20 ms per output frame."""
 
 
 class FullyConnected(nn.Module):
-    """(x (B, T, D), lengths (B,)) → (B, T, H): linear layer, norm, clipped ReLU and dropout for each frame."""
+    """Maps x (B, T, D) and lengths (B,) to (B, T, H) by a linear layer, norm, clipped ReLU and dropout."""
 
     def __init__(self, inputs: int, outputs: int, *, norm: NormFactory, dropout: float) -> None:
         super().__init__()
@@ -36,9 +36,9 @@ class FullyConnected(nn.Module):
 
 
 class Lookahead(nn.Module):
-    """Row convolution, (x (B, T, D), lengths (B,)) → (B, T, D): r_t = Σ w_j ∘ x_(t+j), j from 0 to `frames`.
+    """A row convolution over each frame and the next `frames` frames: r_t = Σ w_j ∘ x_(t+j), j from 0 to `frames`.
 
-    Each unit has its own weights. Frames past a length count as 0. Raises UsageError if `frames` is below 1.
+    The layer maps x (B, T, D) and lengths (B,) to (B, T, D). Each unit has its own weights, and padding counts as 0.
     """
 
     def __init__(self, size: int, frames: int) -> None:
@@ -54,15 +54,15 @@ class Lookahead(nn.Module):
 
 
 class DeepSpeech2(nn.Module):
-    """(features (B, T, F), lengths (B,) on the CPU) → (logits (B, T', V), lengths (B,) in output frames).
+    """A DeepSpeech2 model that maps features (B, T, F) and lengths (B,) to logits (B, T', V) and their lengths (B,).
 
-    - convolution: builds one input layer
+    - convolution: factory that builds one input layer
     - convolutions: channels, kernel and stride of each input layer
-    - lookahead: future frames that a row convolution after the recurrent layers adds, 0 for no row convolution
+    - lookahead: number of future frames in a row convolution after the recurrent layers; 0 for no row convolution
     - fully_connected: number of fully connected layers at the end, including the output layer
 
-    Norm and dropout follow each recurrent layer; dropout also follows the last convolution. Only the first
-    `active_layers` recurrent layers are used: all of them, unless pretraining sets fewer.
+    Each recurrent layer is followed by norm and dropout, and the last convolution by dropout. Only the first
+    `active_layers` recurrent layers are used. These are all layers, unless pretraining sets a smaller number.
     """
 
     def __init__(
@@ -85,9 +85,9 @@ class DeepSpeech2(nn.Module):
         whole("width", width, 1, MOST_WIDTH)
         whole("layers", layers, 1, MOST_LAYERS)
         if lookahead and directions != "forward":
-            log.warning("model.lookahead=%s: useless with model.directions=%s, which reads all", lookahead, directions)
+            log.warning("model.lookahead=%s: useless if layers see all (model.directions=%s)", lookahead, directions)
         if not convolutions:
-            log.warning("model.convolutions=[]: the recurrent layers run over every frame, because none is skipped")
+            log.warning("model.convolutions=[]: the recurrent layers process every frame, because no stride skips any")
         self.convolutions = nn.ModuleList()
         channels, bins = 1, features
         for options in convolutions:
@@ -113,20 +113,20 @@ class DeepSpeech2(nn.Module):
         self.active_layers = layers
 
     def get_extra_state(self) -> torch.Tensor:
-        """Return the number of layers in use, which a checkpoint keeps while pretrain=layers adds layers."""
+        """Return the number of recurrent layers in use. Checkpoints store it, because pretrain=layers changes it."""
         return torch.tensor(self.active_layers)
 
     def set_extra_state(self, state: torch.Tensor) -> None:
         self.active_layers = int(state)
 
     def output_lengths(self, lengths: torch.Tensor) -> torch.Tensor:
-        """Count output frames (B,) for feature frames (B,)."""
+        """Return the number of output frames (B,) for numbers of feature frames (B,)."""
         for layer in self.convolutions:
             lengths = cast(InputLayer, layer).output_lengths(lengths)
         return lengths
 
     def forward(self, features: torch.Tensor, lengths: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        if features.shape[1] < self.shortest:  # torch cannot convolve fewer frames than a kernel has
+        if features.shape[1] < self.shortest:  # torch cannot convolve an input shorter than the kernel
             return features.new_zeros(len(features), 0, self.output.out_features), self.output_lengths(lengths)
         x = features[..., None]
         for convolution in self.convolutions:

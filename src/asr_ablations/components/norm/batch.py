@@ -1,7 +1,7 @@
 """Batch normalisation over valid frames only (Ioffe & Szegedy 2015; Ambroszczyk2019 §2.3.1).
 
-On a GPU in training, it also clips its output, in few passes over memory: batch norm and clipping cause most of the
-memory traffic of a step. The Triton kernels are in fused_kernels.py.
+In training on a GPU, batch norm and clipping would cause most of a step's memory traffic. They are therefore fused into
+a few passes over memory, by the Triton kernels in fused_kernels.py.
 """
 
 import math
@@ -18,19 +18,19 @@ from asr_ablations.tools.masks import valid_frames
 from asr_ablations.tools.matrix_products import trusted
 
 Reduce = Callable[[torch.Tensor], torch.Tensor]
-"""Turns the sums (N,) of this process into the sums (N,) over all processes that share their statistics."""
+"""Adds up a vector (N,) over all processes that share batch statistics."""
 
 SCHEMAS = {
-    # mean and sum of squared deviations (2, D) over the valid rows of x (rows, D); 0 without valid rows
+    # returns mean and sum of squared deviations (2, D) over the valid rows of x (rows, D); 0 if no row is valid
     "norm_moments": "(Tensor x, Tensor lengths, int frames, int inner) -> Tensor",
-    # x normalised, scaled by weight, shifted by bias, and clipped to low..high; padding becomes 0
+    # returns x, normalised, scaled by weight, shifted by bias, and clipped to low..high; padding becomes 0
     "norm_apply": "(Tensor x, Tensor lengths, Tensor mean, Tensor variance, Tensor weight, Tensor bias, "
     "int frames, int inner, float epsilon, float low, float high) -> Tensor",
-    # gradients (2, D) of bias and weight: sums over valid rows of the gradient of the unclipped output, alone and
-    # times the normalised x
+    # returns the gradients (2, D) of bias and weight: the sum over valid rows of the unclipped output's gradient, and
+    # the sum of this gradient times the normalised x
     "norm_gradient_sums": "(Tensor gradient, Tensor x, Tensor lengths, Tensor mean, Tensor variance, Tensor weight, "
     "Tensor bias, int frames, int inner, float epsilon, float low, float high) -> Tensor",
-    # the gradient of x; means: the result of norm_gradient_sums divided by the number of valid rows
+    # returns the gradient of x; means: result of norm_gradient_sums, divided by the number of valid rows
     "norm_gradient": "(Tensor gradient, Tensor x, Tensor lengths, Tensor mean, Tensor variance, Tensor weight, "
     "Tensor bias, Tensor means, int frames, int inner, float epsilon, float low, float high) -> Tensor",
 }
@@ -45,7 +45,7 @@ operations = torch.ops.asr_ablations
 
 
 def local(sums: torch.Tensor) -> torch.Tensor:
-    """Return the sums unchanged: the `Reduce` of a process that shares no statistics."""
+    """Return the sums unchanged. This is the `Reduce` of a process that shares no statistics."""
     return sums
 
 
@@ -54,9 +54,9 @@ def at_least(count: float | torch.Tensor, least: int) -> float | torch.Tensor:
 
 
 class BatchNorm(nn.Module):
-    """Normalises each channel of x (B, T, …, D) over all positions within lengths (B,); sets padding to 0.
+    """Normalises each channel of x (B, T, …, D) over all valid positions, and sets padding to 0.
 
-    frame: the shape of a frame of x, (…, D). reduce: adds up sums over the processes that share their statistics.
+    frame: shape (…, D) of a frame of x. reduce: function that adds up sums over the processes that share statistics
     """
 
     running_mean: torch.Tensor
@@ -83,7 +83,7 @@ class BatchNorm(nn.Module):
         return normalise(x, lengths, low, high)
 
     def normalise_masked(self, x: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
-        """Normalise with plain PyTorch operations, on any device, in any type, in training or evaluation."""
+        """Normalise with plain PyTorch operations, which support any device and dtype, in training and evaluation."""
         mask = valid_frames(lengths, x.shape[1], x.device).view(x.shape[:2] + (1,) * (x.dim() - 2))
         if not self.training:
             scale = self.weight * (self.running_variance + self.epsilon).rsqrt()
@@ -93,16 +93,16 @@ class BatchNorm(nn.Module):
         return (centred * scale + self.bias * mask).to(x.dtype)
 
     def fuses(self, x: torch.Tensor) -> bool:
-        """Return whether `forward` can also clip its output to low..high, which it only does in training.
+        """Return whether `forward` can also clip its output to low..high, which is possible only in training.
 
-        On a CPU this also needs float32 weights and statistics that are not shared.
+        On a CPU, clipping also requires float32 weights and statistics that are not shared between processes.
         """
         if x.device.type == "cpu":
             return self.training and self.reduce is local and self.weight.dtype == torch.float32
         return self.training and usable(x.device.type)
 
     def normalise_valid(self, x: torch.Tensor, lengths: torch.Tensor, low: float, high: float) -> torch.Tensor:
-        """Normalise and clip to low..high on a CPU in training, with the native library if it is available."""
+        """Normalise and clip to low..high in training on a CPU, with the native library if it is available."""
         few = int(lengths.sum()) * x[0, 0, ..., 0].numel() < 2  # too few positions for a variance
         if few or not native.usable(values := x.float(), self.weight, self.bias):
             return self.normalise_masked(x, lengths).clamp(low, high)
@@ -111,7 +111,7 @@ class BatchNorm(nn.Module):
         return native.batch_norm(values, lengths, self.weight, self.bias, running, **bounds).to(x.dtype)
 
     def normalise_fused(self, x: torch.Tensor, lengths: torch.Tensor, low: float, high: float) -> torch.Tensor:
-        """Normalise and clip to low..high, which must enclose 0, on a GPU in 5 passes over x instead of 30."""
+        """Normalise and clip to low..high in training on a GPU, in 5 passes over x, not 30. Requires low ≤ 0 ≤ high."""
         inner = x[0, 0, ..., 0].numel()
         positions = float(lengths.sum()) * inner
         rows, on_device = x.reshape(-1, x.shape[-1]), lengths.to(x.device, non_blocking=True)
@@ -123,7 +123,7 @@ class BatchNorm(nn.Module):
                 count, whole = sums[-1:], sums[:-1] / sums[-1:].clamp(min=1)
                 squares = self.reduce(squares + positions * (mean - whole).square())
                 mean = whole
-            momentum = self.momentum * (count > 0)  # no change without a valid frame
+            momentum = self.momentum * (count > 0)  # if no frame is valid, nothing changes
             self.running_mean.lerp_(mean, momentum)
             self.running_variance.lerp_(squares / at_least(count - 1, 1), momentum)
             variance = squares / (count := at_least(count, 1))
@@ -134,7 +134,7 @@ class BatchNorm(nn.Module):
     def _centre(
         self, values: torch.Tensor, mask: torch.Tensor, positions: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return values (B, T, …, D) minus their mean, and their variance (D,); update the running statistics."""
+        """Return `values` (B, T, …, D) minus their mean, and their variance (D,). Update the running statistics."""
         dimensions = tuple(range(values.dim() - 1))
         counted = positions.to(values, non_blocking=True)[None]
         sums, count = self.reduce(torch.cat([values.sum(dimensions), counted])).split([values.shape[-1], 1])
@@ -142,7 +142,7 @@ class BatchNorm(nn.Module):
         centred = (values - mean) * mask
         squares = self.reduce(centred.square().sum(dimensions))
         with torch.no_grad():
-            momentum = self.momentum * (count > 0)  # no change without a valid frame
+            momentum = self.momentum * (count > 0)  # if no frame is valid, nothing changes
             unbiased = squares / (count - 1).clamp(min=1)
             self.running_mean.copy_(self.running_mean.float().lerp(mean, momentum))
             self.running_variance.copy_(self.running_variance.float().lerp(unbiased, momentum))
@@ -150,13 +150,13 @@ class BatchNorm(nn.Module):
 
 
 class Normalise(torch.autograd.Function):
-    """Normalises and clips x (rows, D) with given statistics; gradients also flow through the statistics.
+    """Normalises and clips x (rows, D) with given statistics. The gradient includes their dependence on x.
 
-    The backward pass needs only x, stored in its original precision.
+    For the backward pass, x is stored in its original precision. All other stored tensors are small.
 
-    - reduce: adds up the gradient's sums over the processes that share the statistics
-    - count: number of valid rows of these processes, at least 1
-    - options: frames, inner, epsilon, low, high
+    - reduce: adds up gradient sums over the processes that share statistics
+    - count: number of valid rows in all processes that share statistics, at least 1
+    - options: frames, inner, epsilon, low and high, in this order
     """
 
     @staticmethod
@@ -188,9 +188,9 @@ class Normalise(torch.autograd.Function):
 
 @cache
 def usable(device: str) -> bool:
-    """Return whether the fused operations work on this type of device: on CUDA, if they match plain operations.
+    """Return whether the fused operations can be used on a device type. On CUDA, they must match plain operations.
 
-    A machine without Triton or a C compiler uses the plain operations, which are slower.
+    If Triton or a C compiler is missing, the slower plain operations are used instead.
     """
     if device == "meta":
         return True
@@ -206,7 +206,7 @@ def _kernels() -> Mapping[str, Any]:
 
 
 def largest_difference(device: str) -> float:
-    """Return the largest relative difference between a fused step on the device and plain operations on a CPU."""
+    """Return the largest relative difference between fused operations on the device and plain operations on a CPU."""
     generator = torch.Generator().manual_seed(1)
     batch, frames, inner, width, epsilon, low, high = 4, 37, 3, 40, 1e-5, -0.5, 1.0
     x, by_y = torch.randn(2, batch * frames * inner, width, generator=generator)

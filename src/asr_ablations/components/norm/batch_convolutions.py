@@ -9,5 +9,5 @@ from asr_ablations.components.norm.none import NoNorm
 
 
 def batch_convolutions(frame: Sequence[int], *, momentum: float, epsilon: float) -> nn.Module:
-    """Build batch norm for frames (F, C), from convolutions, and no norm for frames (D,), from recurrent layers."""
+    """Build batch norm for frames (F, C) of convolutions, and no normalisation for frames (D,) of other layers."""
     return BatchNorm(frame, momentum=momentum, epsilon=epsilon) if len(frame) == 2 else NoNorm(frame)

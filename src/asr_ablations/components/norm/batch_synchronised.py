@@ -10,13 +10,13 @@ from asr_ablations.components.norm.batch import BatchNorm
 
 
 def batch_synchronised(frame: Sequence[int], *, momentum: float, epsilon: float) -> nn.Module:
-    """Build batch norm that all-reduces a vector twice in the forward pass and twice in the backward pass.
+    """Build batch norm that adds up statistics over all ranks in the forward pass, and gradients in the backward pass.
 
-    Every rank must call the module equally often, because a missing call would block the other ranks forever.
+    All ranks must call the module equally often, because a missing call would block the other ranks forever.
     """
     return BatchNorm(frame, momentum=momentum, epsilon=epsilon, reduce=add_over_ranks)
 
 
 def add_over_ranks(sums: torch.Tensor) -> torch.Tensor:
-    """Add up sums (N,) over all ranks, with gradients from all of them; a single process returns its sums."""
+    """Add up a vector (N,) over all ranks, with gradients from all ranks. A single process returns it unchanged."""
     return all_reduce(sums) if distributed.is_initialized() else sums

@@ -1,7 +1,7 @@
 # ruff: noqa: N803  Triton's constants are in capitals
-"""The four operations of batch.py as Triton kernels, whose sums have a fixed order and need no atomics.
+"""Triton kernels for the four operations of batch.py. They sum in a fixed order, without atomic additions.
 
-A program processes one tile of ROWS × COLUMNS numbers at a time. Row r is position r % inner of frame
+A program processes one tile of ROWS × COLUMNS elements at a time. Row r of x is position r % inner in frame
 r // inner % frames of utterance r // (inner * frames).
 """
 
@@ -13,14 +13,14 @@ import triton
 import triton.language as tl
 
 TILE = 2048
-"""Numbers in a tile."""
+"""Number of elements in a tile."""
 PROGRAMS = 1024
-"""Maximum number of partial sums, enough for the processors of any GPU."""
+"""Maximum number of partial sums per channel, enough to occupy all multiprocessors of a GPU."""
 
 
 @triton.jit
 def _locate(lengths, row, column, rows, width, frames, inner):
-    """Return a mask of valid rows, a mask of their numbers, and the offsets of all numbers in x (rows, width)."""
+    """Return a mask of valid rows, a mask of their elements, and the offsets of all elements in x (rows, width)."""
     length = tl.load(lengths + row // (frames * inner), mask=row < rows, other=0)
     valid = (row < rows) & (row // inner % frames < length)
     return valid, valid[:, None] & (column < width)[None, :], row.to(tl.int64)[:, None] * width + column[None, :]
@@ -38,7 +38,7 @@ def _moments(
     for begin in range(part * per, part * per + per, ROWS):
         valid, taken, place = _locate(lengths, begin + tl.arange(0, ROWS), column, rows, width, frames, inner)
         value = tl.load(x + place, mask=taken, other=0.0).to(tl.float32)
-        # combine means and squares (Chan, Golub & LeVeque 1983) instead of subtracting large sums
+        # merge means and squares (Chan, Golub & LeVeque 1983), because subtracting large sums is inaccurate
         tile_count = tl.sum(valid.to(tl.float32), 0)
         tile_mean = tl.sum(value, 0) / tl.maximum(tile_count, 1.0)
         deviation = tl.where(taken, value - tile_mean[None, :], 0.0)
@@ -198,13 +198,13 @@ def _input_gradient(
 
 
 def _tile(width: int) -> tuple[int, int]:
-    """Choose ROWS and COLUMNS for rows of `width` numbers."""
+    """Return ROWS and COLUMNS of a tile for rows of `width` elements."""
     columns = min(128, max(16, triton.next_power_of_2(width)))
     return TILE // columns, columns
 
 
 def _parts(rows: int, tile_rows: int) -> tuple[int, int]:
-    """Choose the number of programs that share a sum, and the rows of each, a multiple of `tile_rows`."""
+    """Return the number of programs that share a sum, and the number of rows per program, a multiple of `tile_rows`."""
     tiles = triton.cdiv(rows, tile_rows)
     per = triton.cdiv(tiles, PROGRAMS) * tile_rows
     return triton.cdiv(rows, per), per
@@ -250,7 +250,7 @@ def input_gradient(gradient: torch.Tensor, x: torch.Tensor, lengths: torch.Tenso
 
 
 def _cover(kernel: Any, x: torch.Tensor, tensors: Sequence[torch.Tensor], numbers: Sequence[Any]) -> None:
-    """Run a program of the kernel for each tile of x."""
+    """Run one program of the kernel for each tile of x."""
     rows, width = x.shape
     tile_rows, columns = _tile(width)
     grid = triton.cdiv(rows, tile_rows), triton.cdiv(width, columns)
@@ -264,4 +264,4 @@ KERNELS = {
     "norm_gradient_sums": gradient_sums,
     "norm_gradient": input_gradient,
 }
-"""Kernels by the names of the operations."""
+"""Kernels by operation name."""

@@ -11,12 +11,12 @@ from asr_ablations.tools.checks import number
 
 
 class LayerNorm(nn.Module):
-    """Normalises each frame of x (B, T, …, D) over all of its numbers. frame: the shape of a frame, (…, D)."""
+    """Normalises each frame of x (B, T, …, D) over all its elements. frame: shape (…, D) of a frame"""
 
     def __init__(self, frame: Sequence[int], *, epsilon: float) -> None:
         super().__init__()
         self.frame, self.epsilon = tuple(frame), number("norm.epsilon", epsilon, least=0)
-        # vectors, because initialisations draw every parameter with two or more dimensions
+        # flattened, because initialisation methods overwrite every parameter with two or more dimensions
         self.weight = nn.Parameter(torch.ones(math.prod(self.frame)))
         self.bias = nn.Parameter(torch.zeros(math.prod(self.frame)))
 

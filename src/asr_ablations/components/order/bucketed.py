@@ -11,7 +11,7 @@ from asr_ablations.tools.checks import whole
 def bucketed(
     durations: np.ndarray, batch_size: BatchSize, epoch: int, generator: np.random.Generator, *, buckets: int
 ) -> list[np.ndarray]:
-    """Cut batches of indices from shuffled buckets of similar durations, then shuffle the batches."""
+    """Form batches of utterance indices from shuffled buckets of similar durations, then shuffle the batches."""
     whole("order.buckets", buckets, 1)
     batches = by_bucket(durations, batch_size, buckets, generator.permutation)
     return [batches[i] for i in generator.permutation(len(batches))]
@@ -20,10 +20,10 @@ def bucketed(
 def by_bucket(
     durations: np.ndarray, batch_size: BatchSize, buckets: int, shuffle: Callable[[np.ndarray], np.ndarray]
 ) -> list[np.ndarray]:
-    """Cut batches of indices, sorted by the duration of their longest utterance.
+    """Form batches of utterance indices, bucket by bucket from the shortest to the longest utterances.
 
-    The utterances are divided by duration into `buckets` buckets of equal size, and each bucket is shuffled.
-    Utterances that do not fill a batch move on to the next bucket.
+    The utterances are divided by duration into up to `buckets` buckets of equal size, and each bucket is shuffled.
+    Utterances that do not fill a batch are added to the next bucket.
     """
     by_duration = np.argsort(durations, kind="stable")
     batches: list[np.ndarray] = []

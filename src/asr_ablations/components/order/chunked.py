@@ -13,8 +13,8 @@ class Chunked:
     """Forms batches like order=shuffled, and cuts the utterances into chunks of `length` feature frames.
 
     Neighbouring chunks share `overlap` frames, which count twice. The last chunk of an utterance may be shorter.
-    Features are normalised over the whole utterance before they are cut, and recurrent states start anew in each chunk.
-    The loss must have a label for each frame. Raises UsageError unless 0 ≤ overlap < length.
+    Features are normalised over the whole utterance before cutting, and recurrent states are reset for each chunk. The
+    loss must have a label for each frame. Raises UsageError unless 0 ≤ overlap < length.
     """
 
     def __init__(self, *, length: int, overlap: int) -> None:
@@ -31,9 +31,9 @@ class Chunked:
         return shuffled(durations, batch_size, epoch, generator)
 
     def chunks(self, lengths: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """List utterance, first frame and length (N,) of each chunk, given lengths (B,) in frames on the CPU.
+        """Return the utterance index, first frame and length (N,) of each chunk, for lengths (B,) in frames on the CPU.
 
-        No chunk lies within the previous one. An utterance without frames becomes one empty chunk.
+        No chunk lies entirely within the previous one. An utterance without frames becomes one empty chunk.
         """
         step = self.length - self.overlap
         counts = 1 + (lengths - self.length).clamp(min=0).add(step - 1).div(step, rounding_mode="floor")

@@ -9,7 +9,7 @@ from asr_ablations.data.batch import BatchSize
 def sortagrad(
     durations: np.ndarray, batch_size: BatchSize, epoch: int, generator: np.random.Generator, *, buckets: int
 ) -> list[np.ndarray]:
-    """Cut batches of indices: in epoch 0 sorted by the duration of their longest utterance, bucketed later.
+    """Form batches of utterance indices, sorted by duration in epoch 0, and as in order=bucketed in later epochs.
 
     Every epoch has the same number of batches.
     """

@@ -8,12 +8,12 @@ from asr_ablations.data.batch import BatchSize
 def sorted_(
     durations: np.ndarray, batch_size: BatchSize, epoch: int, generator: np.random.Generator
 ) -> list[np.ndarray]:
-    """Cut batches of indices, shortest utterances first."""
+    """Form batches of utterance indices, with the shortest utterances first."""
     order = np.argsort(durations, kind="stable")
     batches, begin = [], 0
     while begin < len(order):
         limit = min(begin + batch_size.count(float(durations[order[begin]])), len(order))
-        # as many as fit with the longest of them, which is rarely fewer if utterances are sorted
+        # as many as fit if all are padded to the longest, which is rarely fewer in sorted order
         end = begin + batch_size.count(float(durations[order[limit - 1]]))
         batches.append(order[begin:end])
         begin = end

@@ -7,17 +7,17 @@ from asr_ablations.tools.checks import number
 
 
 class SquaredNorm:
-    """Computes scale · ‖W‖²_F in nats, float32, over matrices and kernels, without biases and norm parameters.
+    """Computes scale · ‖W‖²_F in nats and float32 over matrices and kernels, but not over biases and norm parameters.
 
-    This adds 2 · scale · W to the gradient before clipping. In contrast, the weight_decay of an optimizer adds
-    weight_decay · W after clipping, for every parameter. The thesis gives only the formula. Layers that are not yet in
-    use (pretrain=layers) also shrink. Raises UsageError for a scale below 0.
+    The penalty adds 2 · scale · W to the gradient before clipping. In contrast, an optimizer's weight_decay acts after
+    clipping and on every parameter. Ambroszczyk2019 gives only the formula. The weights of layers that pretrain=layers
+    does not use yet also shrink. Raises UsageError if `scale` is below 0.
     """
 
     def __init__(self, *, scale: float) -> None:
         self.scale = number("penalty.scale", scale, least=0)
 
     def __call__(self, model: nn.Module) -> torch.Tensor:
-        # float32 first: the sum of millions of squares does not fit into 16 bits
+        # converted to float32 first, because the sum of millions of squares does not fit into 16 bits
         squares = [weights.float().square().sum() for weights in model.parameters() if weights.dim() > 1]
         return self.scale * torch.stack(squares).sum()

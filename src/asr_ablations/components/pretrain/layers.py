@@ -9,11 +9,11 @@ from asr_verdicts.errors import UsageError
 
 
 class GrowLayers(Pretraining):
-    """Trains `first` recurrent layers at the beginning and one more every `epochs` epochs, up to `layers`.
+    """Trains the first `first` recurrent layers, and adds one layer every `epochs` epochs up to `layers` layers.
 
     All layers are built and initialised at the start. The optimizer skips parameters without a gradient, so layers that
-    are not yet in use keep their initial weights. A new layer changes neither the weights nor the optimizer state of
-    the others. The model's attribute `active_layers`, which checkpoints contain, is the number of layers in use.
+    are not yet in use keep their initial weights, except with penalty=l2. Adding a layer does not change the weights or
+    the optimizer state of other layers. Checkpoints contain the number of layers in use (`active_layers`).
 
     Raises ValueError if a count is below 1, `first` exceeds `layers`, or training would end before all layers are used.
     """
@@ -31,7 +31,7 @@ class GrowLayers(Pretraining):
             raise ValueError(f"max_epochs={max_epochs}: expected {needed} or more, to reach {layers} layers")
 
     def active(self, epoch: int) -> int:
-        """Return the number of layers in use in an epoch, counted from 0."""
+        """Return the number of layers in use in an epoch. The first epoch is 0."""
         return min(self.layers, self.first + epoch // self.epochs)
 
     def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
@@ -40,7 +40,7 @@ class GrowLayers(Pretraining):
             raise UsageError(f"pretrain=layers: {type(model).__name__} cannot add layers later")
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        # on_train_epoch_start is not called if a run resumes in the middle of an epoch
+        # Lightning does not call on_train_epoch_start if a run resumes in the middle of an epoch
         model = task_of(pl_module).model
         assert isinstance(model, GrowingModel)
         model.active_layers = self.active(trainer.current_epoch)

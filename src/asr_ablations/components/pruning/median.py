@@ -1,4 +1,4 @@
-"""The median stopping rule (Golovin et al. 2017, Google Vizier, section 3.2.2) over the run folders of a sweep."""
+"""The median stopping rule (Golovin et al. 2017, Google Vizier, section 3.2.2), applied to a sweep's run folders."""
 
 import csv
 from pathlib import Path
@@ -14,16 +14,16 @@ from asr_ablations.tools.checks import whole
 class MedianStopping(pl.Callback):
     """Raises Pruned between two epochs if the run is worse than the finished runs of its sweep.
 
-    It is worse if its best rate so far is above the median of the other runs' mean rates up to the same epoch. The rule
-    only reads run folders, so it also works for a sweep on several machines.
+    A run is worse if its best value so far is above the median over finished runs of their mean value up to the same
+    epoch. The rule reads only run folders, so it also works for a sweep that runs on several machines.
 
     - folder: the run folder
     - key: a column of metrics.csv in which lower is better
-    - warm_up: number of epochs in which a run is never pruned
-    - siblings: number of finished runs that a decision needs
+    - warm_up: number of epochs that a run must complete before it can be pruned
+    - siblings: minimum number of finished runs, without which no run is pruned
 
-    This callback must come after LastCheckpoint, so that a pruned run can be resumed. Raises UsageError if warm_up or
-    siblings is below 1.
+    This callback must come after LastCheckpoint, because a pruned run must be resumable. Raises UsageError if `warm_up`
+    or `siblings` is below 1.
     """
 
     def __init__(self, folder: Path, key: str, *, warm_up: int, siblings: int) -> None:
@@ -31,12 +31,12 @@ class MedianStopping(pl.Callback):
         self.warm_up, self.siblings = whole("pruning.warm_up", warm_up, 1), whole("pruning.siblings", siblings, 1)
 
     def on_train_epoch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        # all ranks decide alike, so they end after the same epoch
+        # the first rank decides for all ranks, because they must end after the same epoch
         if reason := trainer.strategy.broadcast(self.reason() if trainer.is_global_zero else None):
             raise Pruned(reason)
 
     def reason(self) -> str | None:
-        """Return the reason to end the run, or None to continue."""
+        """Return the reason to prune the run, or None to continue training."""
         rates = read_curve(self.folder, self.key)
         epochs = len(rates)
         folders = (path.parent for path in self.folder.parent.glob("*/status.json") if path.parent != self.folder)
@@ -52,7 +52,7 @@ class MedianStopping(pl.Callback):
 
 
 def read_curve(folder: Path, key: str) -> list[float]:
-    """Read the logged values of a metric in order; empty if there are none."""
+    """Return the values of a column of metrics.csv in order, or an empty list if the file or column is missing."""
     try:
         with (folder / METRICS).open(newline="", encoding="utf-8") as file:
             return [float(row[key]) for row in csv.DictReader(file) if row.get(key)]

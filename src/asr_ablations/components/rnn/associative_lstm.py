@@ -7,16 +7,16 @@ from torch.nn.functional import linear
 from asr_ablations.tools.checks import is_whole
 
 MOST_COPIES = 1024
-"""Upper bound of the copies, because more copies only take time."""
+"""Maximum number of copies, because more copies only cost time."""
 
 
 class AssociativeLSTM(nn.Module):
-    """One layer, one direction: (x (B, T, D), lengths (B,)) → (B, T, H), real parts before imaginary parts.
+    """A unidirectional layer that maps x (B, T, D) to (B, T, H), with real parts before imaginary parts.
 
     The memory has `copies` traces, each a sum of element-wise products of a key and a value. Every copy permutes the
-    key differently, so the noise of reading differs between copies and partly cancels in their mean. The permutations
-    are the same in every layer and for every seed. torch lacks this cell, so a slow loop runs over the frames. Raises
-    ValueError for an odd H, and for copies out of range.
+    key differently, so retrieval noise differs between copies and partly cancels in their mean. The permutations are
+    the same in every layer and for every seed. torch lacks this cell, so a slow loop runs over the frames. Raises
+    ValueError if H is odd or `copies` is out of range.
     """
 
     permutations: torch.Tensor
@@ -29,7 +29,7 @@ class AssociativeLSTM(nn.Module):
             raise ValueError(f"copies={copies}: expected a whole number from 1 to {MOST_COPIES}")
         size = hidden_size // 2
         self.sizes = [size, size, size, 2 * size, 2 * size, 2 * size]  # three gates, two keys, the value
-        # separate matrices, so that initialisations see the number of outputs of each
+        # separate matrices, because initialisation depends on the number of outputs of each
         self.inputs = nn.ModuleList(nn.Linear(input_size, outputs) for outputs in self.sizes)
         self.recurrent = nn.ModuleList(nn.Linear(hidden_size, outputs, bias=False) for outputs in self.sizes)
         generator = torch.Generator().manual_seed(0)
@@ -48,9 +48,9 @@ class AssociativeLSTM(nn.Module):
         return torch.stack(outputs, dim=1)
 
     def _step(self, sums: torch.Tensor, memory: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return hidden (B, H) and memory after a frame. sums (B, 9 H / 2): gates, keys and value before activation."""
+        """Return the hidden state (B, H) and memory after a frame. sums: preactivations (B, 9 H / 2) of the cell"""
         *gates, enter_key, leave_key, value = sums.split(self.sizes, dim=1)
-        forget, enter, leave = (gate.sigmoid()[:, None] for gate in gates)  # for real and imaginary parts alike
+        forget, enter, leave = (gate.sigmoid()[:, None] for gate in gates)  # shared by real and imaginary parts
         enter_key, leave_key, value = (bound(part.unflatten(1, (2, -1))) for part in (enter_key, leave_key, value))
         written = multiply(enter_key[:, :, self.permutations], (enter * value)[:, :, None])
         memory = forget[:, :, None] * memory + written
@@ -64,6 +64,6 @@ def bound(x: torch.Tensor) -> torch.Tensor:
 
 
 def multiply(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-    """Multiply complex numbers (B, 2, …) element-wise; torch has no complex bfloat16."""
+    """Multiply complex numbers (B, 2, …) element-wise, as pairs because torch has no complex bfloat16."""
     (a, b), (c, d) = x.unbind(1), y.unbind(1)
     return torch.stack([a * c - b * d, a * d + b * c], dim=1)

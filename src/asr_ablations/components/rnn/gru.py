@@ -7,7 +7,7 @@ from asr_ablations.native.operations import Cell
 
 
 class GRU(nn.Module):
-    """One layer, one direction: (x (B, T, D), lengths (B,)) → (B, T, H)."""
+    """A unidirectional GRU layer that maps x (B, T, D) to (B, T, H)."""
 
     def __init__(self, input_size: int, hidden_size: int) -> None:
         super().__init__()

@@ -6,14 +6,14 @@ from torch.nn.functional import linear
 
 
 class LSTMBasic(nn.Module):
-    """One layer, one direction: (x (B, T, D), lengths (B,)) → (B, T, H), equal to rnn=lstm.
+    """A unidirectional layer that maps x (B, T, D) to (B, T, H) with the same function as rnn=lstm.
 
     The equations are those in torch's documentation of nn.LSTM (Hochreiter & Schmidhuber 1997; Gers et al. 2000).
     """
 
     def __init__(self, input_size: int, hidden_size: int) -> None:
         super().__init__()
-        # holds only weights, with the names, shapes and initial values of rnn=lstm, so that both are interchangeable
+        # used only for its weights, whose names, shapes and initial values are the same as with rnn=lstm
         self.cell = nn.LSTM(input_size, hidden_size, batch_first=True)
 
     def forward(self, x: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
@@ -29,6 +29,6 @@ class LSTMBasic(nn.Module):
     ) -> tuple[torch.Tensor, torch.Tensor]:
         ((inputs, recurrent, input_bias, recurrent_bias),) = self.cell.all_weights
         gates = linear(frame, inputs, input_bias) + linear(hidden, recurrent, recurrent_bias)
-        enter, forget, candidate, leave = gates.chunk(4, dim=1)  # torch stacks them in this order
+        enter, forget, candidate, leave = gates.chunk(4, dim=1)  # the order in which torch stacks the gates
         memory = forget.sigmoid() * memory + enter.sigmoid() * candidate.tanh()
         return leave.sigmoid() * memory.tanh(), memory

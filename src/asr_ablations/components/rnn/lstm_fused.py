@@ -6,15 +6,15 @@ from torch.nn.functional import linear
 
 
 class LSTMFused(nn.Module):
-    """One layer, one direction: (x (B, T, D), lengths (B,)) → (B, T, H), equal to rnn=lstm.
+    """A unidirectional layer that maps x (B, T, D) to (B, T, H) with the same function as rnn=lstm.
 
-    One matrix product before the loop covers the inputs of all frames and gates. In the loop, one product covers all
-    gates of a frame (Appleyard et al. 2016, §3; Braun2018 §3.2 on its reference 9).
+    A single matrix product before the loop transforms the inputs of all frames for all gates. In the loop, one product
+    per frame covers all gates (Appleyard et al. 2016, §3; Braun2018 §3.2, on its reference 9).
     """
 
     def __init__(self, input_size: int, hidden_size: int) -> None:
         super().__init__()
-        # holds only weights, with the names, shapes and initial values of rnn=lstm, so that both are interchangeable
+        # used only for its weights, whose names, shapes and initial values are the same as with rnn=lstm
         self.cell = nn.LSTM(input_size, hidden_size, batch_first=True)
 
     def forward(self, x: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:

@@ -6,11 +6,11 @@ from torch.nn.functional import logsigmoid, softplus
 
 
 class MinGRU(nn.Module):
-    """One layer, one direction: (x (B, T, D), lengths (B,)) → (B, T, H).
+    """A unidirectional minGRU layer that maps x (B, T, D) to (B, T, H).
 
     h_t = (1 - z_t) h_(t-1) + z_t g(V x_t), z_t = σ(W x_t), h_0 = 0, where g(v) = v + ½ if v ≥ 0 and σ(v) otherwise.
-    The sum over the past is computed in log space and float32, by a parallel scan instead of a loop (appendix B). Its
-    relative error is about 1e-7 times the sum of -log(1 - z) over the utterance.
+    The sum over past frames is computed in log space and float32, by a parallel scan instead of a loop (appendix B).
+    The relative error is about 1e-7 times the sum of -log(1 - z_t) over the utterance.
     """
 
     def __init__(self, input_size: int, hidden_size: int) -> None:
@@ -26,5 +26,5 @@ class MinGRU(nn.Module):
 
 
 def log_g(v: torch.Tensor) -> torch.Tensor:
-    """Compute log g(v) element-wise. The unused branch must be finite too, because its gradient is multiplied by 0."""
+    """Compute log g(v) element-wise. Both branches must be finite, because 0 times an infinite gradient is NaN."""
     return torch.where(v >= 0, (v.relu() + 0.5).log(), -softplus(-v))

@@ -6,11 +6,11 @@ from torch import nn
 from asr_ablations.native.operations import Cell
 
 NATIVE = {"tanh": "tanh", "relu": "clipped"}
-"""The cell of the native library for each non-linearity of nn.RNN. A plain ReLU is `clipped` with ceiling infinity."""
+"""The native library's cell for each nonlinearity of nn.RNN. ReLU is `clipped` with an infinite ceiling."""
 
 
 class RNN(nn.Module):
-    """One layer, one direction: (x (B, T, D), lengths (B,)) → (B, T, H). nonlinearity: tanh or relu."""
+    """A unidirectional layer that maps x (B, T, D) to (B, T, H). nonlinearity: either tanh or relu"""
 
     def __init__(self, input_size: int, hidden_size: int, *, nonlinearity: str) -> None:
         super().__init__()

@@ -8,10 +8,10 @@ from asr_ablations.native.operations import Cell
 
 
 class RNNClippedReLU(nn.Module):
-    """One layer, one direction: (x (B, T, D), lengths (B,)) → (B, T, H).
+    """A unidirectional layer that maps x (B, T, D) to (B, T, H) with h_t = min(max(W x_t + U h_(t-1) + b, 0), ceiling).
 
-    h = min(max(W x + U h + b, 0), ceiling). torch has no such cell. One matrix product before the loop computes W x of
-    all frames; each frame then takes two operations. Raises ValueError unless the ceiling is above 0.
+    torch has no such cell. One matrix product before the loop computes W x_t for all frames, and each frame then needs
+    only two operations. Raises ValueError unless `ceiling` is above 0.
     """
 
     def __init__(self, input_size: int, hidden_size: int, *, ceiling: float) -> None:
@@ -19,11 +19,11 @@ class RNNClippedReLU(nn.Module):
         if not ceiling > 0:
             raise ValueError(f"ceiling={ceiling}: expected a number above 0")
         self.ceiling = ceiling
-        self.cell = nn.RNN(input_size, hidden_size, nonlinearity="relu", batch_first=True)  # holds only weights
+        self.cell = nn.RNN(input_size, hidden_size, nonlinearity="relu", batch_first=True)  # used only for its weights
 
     def forward(self, x: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
         ((inputs, recurrent, input_bias, recurrent_bias),) = self.cell.all_weights
-        entering = linear(x.transpose(0, 1), inputs, input_bias + recurrent_bias)  # (T, B, gates · H)
+        entering = linear(x.transpose(0, 1), inputs, input_bias + recurrent_bias)  # (T, B, H)
         hidden = x.new_zeros(len(x), self.cell.hidden_size)
         outputs = []
         for frame in entering.unbind(0):

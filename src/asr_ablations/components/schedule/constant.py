@@ -5,5 +5,5 @@ from torch.optim.lr_scheduler import LambdaLR, LRScheduler
 
 
 def constant(optimizer: Optimizer, total_steps: int) -> LRScheduler:
-    """Keep the optimizer's learning rate at every step."""
+    """Build a schedule that keeps the optimizer's learning rate constant."""
     return LambdaLR(optimizer, lambda step: 1.0)

@@ -7,9 +7,10 @@ from torch.optim.lr_scheduler import LambdaLR, LRScheduler
 
 
 def cosine(optimizer: Optimizer, total_steps: int, *, warm_up: float, end_divisor: float) -> LRScheduler:
-    """Rise linearly to the optimizer's rate during the share `warm_up` of all steps, then fall along a cosine.
+    """Build a schedule that rises linearly to the optimizer's rate, and then falls along a cosine.
 
-    The last step has rate / end_divisor. Raises ValueError for a warm_up outside 0…1 or a divisor below 1.
+    The rise takes the share `warm_up` of all steps, and the fall ends at the optimizer's rate / end_divisor. Raises
+    ValueError unless 0 ≤ warm_up ≤ 1 and end_divisor ≥ 1.
     """
     if not 0 <= warm_up <= 1:
         raise ValueError(f"warm_up={warm_up}: expected 0 to 1")

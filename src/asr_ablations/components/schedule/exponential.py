@@ -5,7 +5,7 @@ from torch.optim.lr_scheduler import LambdaLR, LRScheduler
 
 
 def exponential(optimizer: Optimizer, total_steps: int, *, end_divisor: float) -> LRScheduler:
-    """Fall from the optimizer's rate to rate / end_divisor at the last step. Raises ValueError if end_divisor < 1."""
+    """Build a schedule that falls to the optimizer's rate / end_divisor. Raises ValueError if end_divisor < 1."""
     if end_divisor < 1:
         raise ValueError(f"end_divisor={end_divisor}: expected 1 or more")
     last = max(1, total_steps - 1)

@@ -9,15 +9,15 @@ from torch.optim.lr_scheduler import LambdaLR, LRScheduler
 def one_cycle(
     optimizer: Optimizer, total_steps: int, *, warm_up: float, start_divisor: float, end_divisor: float
 ) -> LRScheduler:
-    """Rise from rate / start_divisor to the optimizer's rate, then fall to rate / end_divisor at the last step.
+    """Build a schedule that rises from rate / start_divisor to the optimizer's rate, then falls to rate / end_divisor.
 
-    The rise takes the share `warm_up` of all steps. Raises ValueError for a warm_up outside 0…1 or a divisor below 1.
+    The rise takes the share `warm_up` of all steps. Raises ValueError unless 0 ≤ warm_up ≤ 1 and both divisors are ≥ 1.
     """
     if not 0 <= warm_up <= 1:
         raise ValueError(f"warm_up={warm_up}: expected 0 to 1")
     if min(start_divisor, end_divisor) < 1:
         raise ValueError(f"start_divisor={start_divisor}, end_divisor={end_divisor}: expected 1 or more")
-    # torch's OneCycleLR divides by zero if the warm-up is one step long
+    # not torch's OneCycleLR, which divides by zero if the warm-up is one step long
     peak, last = warm_up * (total_steps - 1), max(1, total_steps - 1)
 
     def factor(step: int) -> float:

@@ -14,10 +14,10 @@ from asr_verdicts.errors import choices
 class Patience(Stopping):
     """Ends training after `patience` consecutive epochs without an improvement in `monitor`.
 
-    An epoch improves if its figure on the first validation set is more than `threshold` below the lowest so far; NaN
-    never counts. The final evaluation still uses the last weights. checkpoints/best.ckpt holds the best weights by the
-    key `best`, which need not be `monitor`.
-    Raises UsageError for an unknown monitor, a patience below 1 or a threshold below 0.
+    An epoch is an improvement if its value on the first validation set is more than `threshold` below the lowest value
+    so far. NaN is never an improvement. The final evaluation still uses the last weights. checkpoints/best.ckpt holds
+    the best weights according to the config key `best`, which may differ from `monitor`. Raises UsageError for an
+    unknown monitor, a patience below 1 or a threshold below 0.
     """
 
     def __init__(self, *, monitor: str, patience: int, threshold: float) -> None:
@@ -30,9 +30,9 @@ class Patience(Stopping):
 
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         figure = trainer.callback_metrics.get(f"validation/{task_of(pl_module).validation_sets[0]}/{self.monitor}")
-        if figure is None:  # there is no validation if only time is measured
+        if figure is None:  # speed measurements run no validation
             return
-        # all ranks have the same figures, so they end after the same epoch
+        # all ranks have the same value, so they stop after the same epoch
         if float(figure) < self.lowest - self.threshold:
             self.lowest, self.waited = float(figure), 0
         else:
@@ -40,7 +40,7 @@ class Patience(Stopping):
         trainer.should_stop |= self.waited >= self.patience
 
     def on_load_checkpoint(self, trainer: pl.Trainer, pl_module: pl.LightningModule, checkpoint: Checkpoint) -> None:
-        # a run that was killed between training and evaluation must not continue to train
+        # a run that is resumed after being killed between training and evaluation must not train any further
         trainer.should_stop |= checkpoint["callbacks"][self.state_key]["waited"] >= self.patience
 
     def state_dict(self) -> dict[str, float]:

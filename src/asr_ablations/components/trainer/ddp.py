@@ -7,7 +7,7 @@ from asr_ablations.training.ddp import UnhurriedRanks
 
 
 class Synchronous(ParallelTraining):
-    """Trains as Lightning and torch do by default: ranks exchange only gradients."""
+    """Trains with DDP, which averages the gradients of all ranks and exchanges nothing else in a training step."""
 
     def strategy(self, leaves_weights_out: bool) -> DDPStrategy:
         return UnhurriedRanks(find_unused_parameters=leaves_weights_out)

@@ -27,15 +27,15 @@ class IndependentWorkers(UnhurriedRanks):
 
     @contextmanager
     def block_backward_sync(self) -> Iterator[None]:
-        """Do nothing, because accumulated gradients are not shared either."""
+        """Do nothing, because gradients are never synchronised between ranks."""
         yield
 
 
 class LocalSGD(ParallelTraining):
-    """Sets weights and running statistics of all ranks to their mean, every `every` steps and after each epoch.
+    """Averages weights and running statistics over all ranks, every `every` optimizer steps and after each epoch.
 
-    If `every` is None, only the end of an epoch counts. Each rank has its own optimizer state, as in RETURNN. Raises
-    UsageError if `every` is below 1.
+    If `every` is None, they are averaged only after each epoch. Each rank has its own optimizer state, as in RETURNN.
+    Raises UsageError if `every` is below 1.
     """
 
     def __init__(self, *, every: int | None) -> None:
@@ -60,7 +60,7 @@ class LocalSGD(ParallelTraining):
             copy_into(task_of(pl_module).model, mean)
 
     def on_save_checkpoint(self, trainer: pl.Trainer, pl_module: pl.LightningModule, checkpoint: Checkpoint) -> None:
-        """Add weights and optimizer states of all ranks to the checkpoint, because only the first rank writes it."""
+        """Add the weights and optimizer states of all ranks, because only the first rank writes the checkpoint."""
         if trainer.world_size > 1:
             trained = [t.cpu() for t in weights_of(task_of(pl_module).model)]
             optimizers = apply_to_collection(checkpoint["optimizer_states"], torch.Tensor, torch.Tensor.cpu)
@@ -71,7 +71,7 @@ class LocalSGD(ParallelTraining):
         workers = checkpoint.get("workers", [])
         if len(workers) != trainer.world_size and max(len(workers), trainer.world_size) > 1:
             saved = f"the checkpoint belongs to {len(workers) or 1} independent workers"
-            raise UsageError(f"{saved}, this run has {trainer.world_size}")
+            raise UsageError(f"{saved}, but this run has {trainer.world_size}")
         if workers:
-            checkpoint.update(workers[trainer.global_rank])  # Lightning restores the optimizer from it later
+            checkpoint.update(workers[trainer.global_rank])  # Lightning later restores the optimizer from it
             copy_into(task_of(pl_module).model, checkpoint["trained_weights"])

@@ -8,9 +8,9 @@ from asr_ablations.tools.checks import is_whole, number, switch, whole
 from asr_verdicts.errors import choices
 
 DEFAULT_SEEDS = 20
-"""Maximum number of seeds per arm, unless seeds, runs or hours limit it."""
+"""Maximum number of seeds per arm if seeds, runs, hours and looks are all unset."""
 MOST = 10**6
-"""Upper bound for each of seeds, runs, hours and retries."""
+"""Maximum value of each of the settings seeds, runs, hours and retries."""
 FEWEST = 2
 """Minimum number of seeds per arm, because one seed shows no variation."""
 
@@ -19,8 +19,8 @@ FEWEST = 2
 class UntilVerdict:
     """The settings of a sweep with until=verdict; conf/until/verdict.yaml describes the keys.
 
-    margin: a number in points (nats for the loss), or a string such as "5%" for a percentage of the rate, which is
-    checked when the plan is made. Raises UsageError if another value is out of range.
+    margin: number of percentage points (nats for the loss), or a string such as "5%" for a share of the error rate.
+    Such a string is checked only when the plan is made. Raises UsageError for other values out of range.
     """
 
     margin: float | str | None
@@ -65,10 +65,10 @@ class UntilVerdict:
         return self.margin
 
     def most_seeds(self, arms: int, hours_per_run: float | None) -> int:
-        """Return the largest number of seeds per arm that seeds, runs and hours all allow.
+        """Return the largest number of seeds per arm that the limits `seeds`, `runs` and `hours` all allow.
 
-        hours_per_run: mean over the arms, or None to ignore `hours`. Raises UsageError if the budget is too small for
-        any verdict.
+        hours_per_run: mean duration of a run over the arms, or None to ignore `hours`. Raises UsageError if the limits
+        are too small for any verdict.
         """
         limits = {"seeds": self.seeds, "runs": None if self.runs is None else self.runs // arms}
         if self.hours is not None and hours_per_run is not None:
@@ -80,7 +80,7 @@ class UntilVerdict:
         return min(given.values(), default=DEFAULT_SEEDS if self.looks is None else self.looks[-1])
 
     def look_seeds(self, most: int) -> list[int]:
-        """List the number of seeds per arm at each planned look. Raises UsageError if a look needs more than `most`."""
+        """Return the number of seeds per arm at each planned look. Raises UsageError if a look exceeds `most`."""
         if self.looks is None:
             return list(planned_looks(most))
         if self.looks[-1] > most:

@@ -1,4 +1,4 @@
-"""A comparison as a single HTML file that needs no network."""
+"""Write a comparison as a single HTML file that needs no network."""
 
 import base64
 import gzip
@@ -25,7 +25,7 @@ from asr_verdicts.report.section import Section
 
 SCRIPTS = ("tables.js", "curves.js", "main.js")
 NOTES = ("Warnings", "Not finished")
-"""Headings of the sections that are shown next to the answer."""
+"""Headings of the sections that are shown together with the answer."""
 PICTURES = {
     "Looks": "looks",
     "Runs of the search": "search",
@@ -35,15 +35,15 @@ PICTURES = {
     "Seconds per epoch": "utilisation",
     "Scaling": "scaling",
 }
-"""Figures to show in a section, by the start of the section's heading."""
+"""Figure to show in each section, by the beginning of the section's heading."""
 POINTS = 300
-"""Maximum number of points of a curve."""
+"""Maximum number of points in a curve."""
 
 
 def write_page(
     report: Report, folder: Path, figures: Sequence[Path] = (), inspected: Sequence[Inspected] = ()
 ) -> list[Path]:
-    """Write <folder>/index.html, which contains the data, the figures and all code. Return its path in a list."""
+    """Write <folder>/index.html, which contains the data, the figures and all code. Return its path as a list."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "index.html"
     write(path, render(report, figures, inspected))
@@ -51,7 +51,7 @@ def write_page(
 
 
 def render(report: Report, figures: Sequence[Path] = (), inspected: Sequence[Inspected] = ()) -> str:
-    """Return the HTML of the page. figures and inspected: as for `content`."""
+    """Return the HTML of the page. figures, inspected: see `content`."""
     parts = {
         "style": _read_own("style.css"),
         "script": "\n".join(_read_own(name) for name in SCRIPTS),
@@ -62,7 +62,7 @@ def render(report: Report, figures: Sequence[Path] = (), inspected: Sequence[Ins
 
 
 def embedded(value: object) -> str:
-    """Return a value as JSON that is safe inside <script>: no text in it can end the element or start another."""
+    """Return a value as JSON that is safe inside <script>: no string in it can end the element or start another."""
     text = json.dumps(plain(value), ensure_ascii=False, separators=(",", ":"), default=str)
     for character in "<>&\u2028\u2029":
         text = text.replace(character, f"\\u{ord(character):04x}")
@@ -74,15 +74,15 @@ def _read_own(name: str) -> str:
 
 
 def _read_plotly() -> str:
-    """Return the code of plotly.js from its Python package, compressed from 4.8 MB to 2.0 MB, as base64."""
+    """Return the code of plotly.js from its Python package as base64, compressed from 4.8 MB to 2.0 MB."""
     code = files("plotly").joinpath("package_data", "plotly.min.js").read_bytes()
     return base64.b64encode(gzip.compress(code, 9, mtime=0)).decode()
 
 
 def content(report: Report, figures: Sequence[Path] = (), inspected: Sequence[Inspected] = ()) -> dict[str, object]:
-    """Return the data of the page. Values from run folders stay texts or numbers and never become markup.
+    """Return the data of the page. Values from run folders stay strings or numbers, and never become markup.
 
-    figures: files of drawn figures; the page uses SVG. inspected: utterances of a single run.
+    figures: files of drawn figures, of which the page uses the SVG files. inspected: utterances of a single run.
     """
     comparison = report.comparison
     drawn = {path.stem: _embed(path) for path in figures if path.suffix == ".svg"}
@@ -124,7 +124,7 @@ def _find_picture(section: Section) -> str:
 
 
 def _title_metrics(comparison: Comparison) -> dict[str, str]:
-    """Return a title for each column of metrics.csv that the page draws, the compared metric first."""
+    """Return a title for each column of metrics.csv that the page draws. The compared metric comes first."""
     order, titles = {name: place for place, name in enumerate([comparison.metric, *METRICS])}, {}
     validated = [name.split("/", 1)[1].rpartition("/") for name in metric_names(comparison, "validation/")]
     for set_, _, kind in sorted(validated, key=lambda name: (order.get(name[2], len(order)), name)):
@@ -136,7 +136,7 @@ def _title_metrics(comparison: Comparison) -> dict[str, str]:
 
 
 def _list_series(run: Record, metrics: Iterable[str]) -> dict[str, dict[str, list[float | None]]]:
-    """Return the points of a run by metric: values y in the unit of the metric, and positions on each axis."""
+    """Return a run's points for each metric: values `y` in the metric's unit, and positions on each axis."""
     series = {}
     for metric in metrics:
         drawn = {axis: curve(run, metric, axis) for axis in AXES}
@@ -150,5 +150,5 @@ def _list_series(run: Record, metrics: Iterable[str]) -> dict[str, dict[str, lis
 
 
 def _round(values: ArrayLike) -> list[float | None]:
-    """Round to five significant digits. NaN and infinity become None, because JSON does not have them."""
+    """Round values to five significant digits. NaN and infinity become None, because JSON does not have them."""
     return [float(f"{value:.5g}") if np.isfinite(value) else None for value in np.asarray(values, float)]

@@ -1,13 +1,13 @@
 "use strict";
-/* Curves. Arms differ in colour, dash and symbol. */
+/* Draw curves. Arms differ in colour, dash and symbol. */
 
 const DASHES = ["solid", "dash", "dashdot", "dot", "longdash", "longdashdot", "5px,2px", "2px,5px"];
 const SYMBOLS = ["circle", "square", "triangle-up", "diamond", "triangle-down", "cross", "x", "star"];
 const style = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
-/* Plotly interprets some tags in names and axis titles. */
+/* Escape text for Plotly, which interprets some tags in names and axis titles. */
 const plain = (text) => String(text).replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;");
 
-/* Mean, smallest and largest of several curves, point by point. */
+/* Return the mean, the smallest and the largest value of several curves, point by point. */
 function spanned(curves) {
   const longest = curves.reduce((a, b) => (b.y.length > a.y.length ? b : a));
   const mean = (values) => values.reduce((a, b) => a + b, 0) / values.length;
@@ -45,11 +45,11 @@ function draw(choice) {
   return Plotly.react("curves", data.arms.flatMap((arm, number) => traces(arm, number, choice)), layout, tools);
 }
 
-/* Load plotly.js, which is stored compressed in the page. */
+/* Load plotly.js, which the page contains in compressed form. */
 async function loadPlotly() {
   const packed = atob(document.getElementById("plotly").textContent.trim());
   const bytes = new Uint8Array(packed.length);
-  for (let i = 0; i < packed.length; i += 1) bytes[i] = packed.charCodeAt(i); // Uint8Array.from takes ten times as long
+  for (let i = 0; i < packed.length; i += 1) bytes[i] = packed.charCodeAt(i); // a loop, because Uint8Array.from takes ten times as long
   const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
   const script = document.createElement("script");
   script.textContent = await new Response(stream).text();

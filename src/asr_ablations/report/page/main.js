@@ -90,5 +90,5 @@ function utterances() {
 for (const part of [head, answer, controls, sections, utterances]) part();
 window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
 document.addEventListener("DOMContentLoaded", () => loadPlotly().then(redraw).catch((error) => {
-  at("curves").replaceChildren(element("p", {}, `Curves need a newer browser (${error.message}); the figures next to this file show them as well.`));
+  at("curves").replaceChildren(element("p", {}, `Curves need a newer browser (${error.message}); the figure files next to this page also show them.`));
 }).finally(() => { document.documentElement.dataset.ready = "yes"; }));

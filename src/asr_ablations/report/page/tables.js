@@ -1,5 +1,5 @@
 "use strict";
-/* Elements and tables. Values are inserted as text, never as markup, because strangers may have written the files. */
+/* Create elements and tables. Values are inserted as text, never as markup, because strangers may have written the data. */
 
 function element(tag, attributes = {}, ...children) {
   const node = document.createElement(tag);
@@ -8,7 +8,7 @@ function element(tag, attributes = {}, ...children) {
   return node;
 }
 
-/* The number at the start of a cell; NaN for other text. */
+/* Return the number at the start of a cell, or NaN if the cell does not start with a number. */
 const numberIn = (cell) => (/^[−+\d]/.test(cell) ? parseFloat(cell.replace("−", "-").replace(/,/g, "")) : NaN);
 const isEmpty = (cell) => ["", "NA", "–"].includes(cell);
 
@@ -16,7 +16,7 @@ function compare(a, b) {
   return numberIn(a) - numberIn(b) || a.localeCompare(b, "en", { numeric: true });
 }
 
-/* A click on a column head sorts the rows, and a second click reverses the order; empty cells come last. */
+/* Create a table. A click on a column head sorts the rows, and a second click reverses the order; empty cells come last. */
 function table({ head, rows }, caption) {
   const body = element("tbody");
   const numeric = head.map((_, column) => rows.every((row) => isEmpty(row[column]) || !Number.isNaN(numberIn(row[column]))));

@@ -46,9 +46,9 @@ from asr_verdicts.verdict import Verdict
 Start = Callable[[Sequence[FrozenArm]], object]
 """Function that runs arms in parallel and waits for them."""
 Compose = Callable[[Sequence[str]], DictConfig]
-"""Function that composes and resolves a config from overrides."""
+"""Function that composes a config from overrides, and resolves it."""
 NOT_OF_ARMS = ("seed=", "until=", "until.", "force=", "plan=")
-"""Beginnings of overrides that do not distinguish arms."""
+"""Prefixes of overrides that do not distinguish arms."""
 
 
 def run_until(
@@ -58,10 +58,10 @@ def run_until(
     slots: Callable[[Sequence[FrozenArm]], Slots],
     metadata: dict[str, object],
 ) -> None:
-    """Run the plan of a sweep to its end, or with plan=true only print it.
+    """Run a sweep's plan to its end, or only print the plan if plan=true.
 
-    runs: overrides of each run that the sweep names. slots: function that returns the slots of this machine. metadata:
-    how the sweep was started, for the manifest. Raise ArmsFailedError if runs that a planned look needs have failed.
+    runs: overrides of each run in the sweep's command. slots: function that returns this machine's slots for arms.
+    metadata: how the sweep was started, for the manifest. Raise ArmsFailedError if runs that a look needs have failed.
     """
     arms, named = arms_and_seeds(runs)
     first = compose(runs[0])
@@ -73,14 +73,14 @@ def run_until(
 
     @cache
     def hours_per_run() -> float:
-        """Return the hours that a run adds to the sweep on this machine, as a mean over the arms."""
+        """Return the mean hours that one run of an arm adds to the sweep on this machine."""
         frozen = freeze([as_trained([*words, f"seed={first_seed}"]) for words in arms])
         places = slots(frozen)
         costs = measure_arms(frozen, places.threads(len(frozen)))
         return sum(cost.seconds for cost in costs) / len(costs) / 3600 / places.jobs
 
     def plan_in(folder: Path, seeds: Sequence[int], compose: Compose) -> Planned:
-        """Make the plan of a folder. Do not measure the hours of a run again, because that would change the plan."""
+        """Make a folder's plan. Do not measure the hours of a run again, because that could change a frozen plan."""
         frozen = read_plan(folder)
         if wanted.hours is None:
             most = wanted.most_seeds(len(arms), None)
@@ -126,7 +126,7 @@ def arms_and_seeds(runs: Sequence[Sequence[str]]) -> tuple[list[list[str]], list
 
 
 def _plain(compose: Compose, sweep: str | None = None) -> Compose:
-    """Wrap `compose` so that force and plan are false in its configs. sweep: another name for the sweep, if any."""
+    """Wrap `compose` to set force and plan to false in its configs. sweep: new name of the sweep; None keeps it."""
 
     def composed(words: Sequence[str]) -> DictConfig:
         cfg = compose(words)
@@ -141,7 +141,7 @@ def _plain(compose: Compose, sweep: str | None = None) -> Compose:
 def _choose_folder(
     folder: Path, seeds: Sequence[int], plan_in: Callable[[Path, Sequence[int]], Planned]
 ) -> tuple[Path, Sequence[int]]:
-    """Return the folder (<folder>, .2, .3, …) of a new or equal plan, and first seeds that other plans did not use."""
+    """Return the first of <folder>, <folder>.2, … that has no other plan, and seeds that no earlier plan has used."""
     used: set[int] = set()
     candidate, number = folder, 1
     while True:
@@ -175,11 +175,11 @@ def run_rounds(
         for look in course.looks[printed:]:
             print_look(look, planned, course)
         printed = len(course.looks)
-        if course.looks:  # written to the sweep's folder, because the folders of runs may belong to other sweeps, too
+        if course.looks:  # written to the sweep folder, because run folders may belong to other sweeps
             write_json(folder / STANDING, standing(plan, course))
         if course.ended:
             return planned_runs
-        # ordered by seed, so that all arms have the same seeds if the sweep is stopped early
+        # ordered by seed: if the sweep is stopped early, all arms have the same seeds
         missing = [
             compose([*arm.overrides, f"seed={seed}"])
             for seed in plan.seeds
@@ -204,7 +204,7 @@ def _without_result(arms: Sequence[FrozenArm]) -> list[FrozenArm]:
 
 
 def standing(plan: VerdictPlan, course: Course) -> dict[str, object]:
-    """Return the content of STANDING: the look, the number of seeds, the state and the questions of each arm."""
+    """Return the contents of the file STANDING: each arm's latest look, number of seeds, state and questions."""
     by_arm = {arm.name: [v for v in course.verdicts if arm.name in v.question.weights] for arm in plan.arms}
     return {
         "look": len(course.looks),
@@ -250,7 +250,7 @@ def take_over(arm: FrozenArm) -> Path | None:
 
 
 def _is_same(other: Path, arm: FrozenArm) -> bool:
-    """Return whether a run has a result and the arm's config. A search prefers lucky runs, so its runs do not count."""
+    """Return whether a run has a result and the arm's config, and is not from a search, which selects lucky runs."""
     try:
         environment = read_environment(other)
         return (
@@ -264,7 +264,7 @@ def _is_same(other: Path, arm: FrozenArm) -> bool:
 
 
 def print_plan(lines: Sequence[str], reused: bool) -> None:
-    """Print a plan. reused: whether an earlier command froze it."""
+    """Print the lines that describe a plan. reused: whether an earlier command froze the plan."""
     terminal = console()
     for number, line in enumerate(lines):
         head = "      " if number else "plan, as it was frozen: " if reused else "plan: "
@@ -290,7 +290,7 @@ def print_look(look: PlannedLook, planned: Planned, course: Course) -> None:
 
 
 def _next(contrast: Verdict, plan: VerdictPlan) -> str:
-    """Return what happens next to an open question, or why it was given up; "" if it has a verdict."""
+    """Return what happens next with an open question, or why it was given up; "" if the question has a verdict."""
     look = contrast.look
     assert look is not None
     if contrast.outcome == "open":
@@ -303,7 +303,7 @@ def _next(contrast: Verdict, plan: VerdictPlan) -> str:
 
 
 def print_end(verdicts: Sequence[Verdict], course: Course, planned: Planned, folder: Path) -> None:
-    """Print the verdicts, the number of runs, and the number without early verdicts."""
+    """Print the verdicts, the number of runs, and how many runs the plan would have needed without early verdicts."""
     for verdict in verdicts:
         for line in wrap(verdict.sentence, 100, subsequent_indent="  ", break_on_hyphens=False):
             console().print(Text(line, style=VERDICT_STYLES.get(verdict.outcome, "")), soft_wrap=True)
@@ -314,7 +314,7 @@ def print_end(verdicts: Sequence[Verdict], course: Course, planned: Planned, fol
 
 
 def print_failures(lacking: Sequence[FrozenArm], retries: int) -> None:
-    """Print the failed runs that the next look waits for, with reasons and log files."""
+    """Print the failed runs for which the next look waits, with their reasons and log files."""
     runs = f"{len(lacking)} runs that failed {1 + retries} times"
     print(f"the look waits for {runs}; the same command runs them again", file=sys.stderr)
     for name, arm in zip(label_arms([arm.overrides for arm in lacking]), lacking, strict=True):
@@ -322,4 +322,4 @@ def print_failures(lacking: Sequence[FrozenArm], retries: int) -> None:
 
 
 def print_nothing(folders: Sequence[Path]) -> None:
-    """Print nothing, instead of a table of the arms after each round."""
+    """Print nothing after each round, in place of the table of arms that other sweeps print."""

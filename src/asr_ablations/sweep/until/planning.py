@@ -33,7 +33,7 @@ from asr_verdicts.verdict import Question
 
 @dataclass(frozen=True)
 class ArmConfigs:
-    """An arm of a plan. overrides: without the seed. first, second: its configs with two different seeds."""
+    """An arm of a plan. overrides: the arm's overrides without the seed. first, second: its configs with two seeds."""
 
     overrides: list[str]
     first: DictConfig
@@ -42,7 +42,7 @@ class ArmConfigs:
 
 @dataclass(frozen=True)
 class Planned:
-    """A plan with the questions that it answers and their metric."""
+    """A plan, the questions that it answers, and the metric of these questions."""
 
     plan: VerdictPlan
     questions: list[Question]
@@ -50,10 +50,10 @@ class Planned:
 
 
 def make_plan(variants: Sequence[ArmConfigs], seeds: Sequence[int], most: int, wanted: UntilVerdict) -> Planned:
-    """Make the plan. Raise UsageError if there is nothing to compare.
+    """Make a sweep's plan. Raise UsageError if there is nothing to compare.
 
-    seeds: seeds that the sweep names; the plan continues after them. most: maximum number of seeds per arm. wanted: the
-    keys of `until`.
+    seeds: seeds in the sweep's command, which the plan extends. most: maximum number of seeds per arm. wanted: the
+    settings in the config group `until`.
     """
     runs = [ComposedRun(plain(variant.first), variant.overrides) for variant in variants]
     layout = lay_out_list(runs, Options()) or lay_out_by_factor(runs, Options())
@@ -63,7 +63,7 @@ def make_plan(variants: Sequence[ArmConfigs], seeds: Sequence[int], most: int, w
     check_comparable(metric, runs)
     for target in declared.targets:
         metric.check_target(target)
-    corpora: list[Corpus] = [build(variant.first.data) for variant in variants]  # data=manifest configures only paths
+    corpora: list[Corpus] = [build(variant.first.data) for variant in variants]  # data=manifest lacks set names
     validation = [] if metric.is_rate else [name for corpus in corpora for name in corpus.validation[:1]]
     sets = dict.fromkeys([*validation, *(name for corpus in corpora for name in corpus.test)])
     primary = primary_set(declared.set, list(sets))
@@ -106,7 +106,7 @@ def continued(seeds: Sequence[int], count: int) -> list[int]:
 
 
 def never_trained(seeds: Sequence[int], plan: VerdictPlan) -> list[str]:
-    """Return a line about the seeds that the sweep names but the plan does not use; an empty list if it uses all."""
+    """Return a note about seeds in the sweep's command that the plan does not use; empty if it uses all of them."""
     left = ",".join(str(seed) for seed in seeds if seed not in plan.seeds)
     most = f"the plan has at most {plan.most} seeds per arm"
     line = f"seed={left}: never trained, because {most}; until.seeds={len(seeds)} takes all named seeds"
@@ -114,9 +114,9 @@ def never_trained(seeds: Sequence[int], plan: VerdictPlan) -> list[str]:
 
 
 def forecast(planned: Planned, cfg: DictConfig, outputs: Path) -> list[str]:
-    """Return lines that describe a plan before its first run: the variation between seeds, and how many seeds it needs.
+    """Describe a plan before its first run: the variation between seeds, and the number of seeds that the plan needs.
 
-    cfg: config of any arm. outputs: folder of the earlier sweeps that show the variation between seeds.
+    cfg: config of any arm. outputs: folder with earlier sweeps, which show the variation between seeds.
     """
     plan, metric = planned.plan, planned.metric
     arms, scale = len(plan.arms), SCALES[plan.scale]
@@ -142,8 +142,8 @@ def forecast(planned: Planned, cfg: DictConfig, outputs: Path) -> list[str]:
     ]
     if equal > plan.most:
         lines.append(
-            f"so equal arms will mostly end undecided: take a wider margin, more seeds (until.seeds={equal}), or more "
-            "speakers if these are the limit (data.test_speakers)"
+            f"so equal arms will mostly end undecided: use a wider margin, more seeds (until.seeds={equal}), or more "
+            "test speakers if they are the limit (data.test_speakers)"
         )
     return lines
 

@@ -1,4 +1,4 @@
-"""Try the largest batch of the training set before the first step, to detect at once that memory is too small."""
+"""Run the largest training batch before the first step, to detect insufficient GPU memory at once."""
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -15,11 +15,11 @@ from asr_ablations.training.task import CTCTask, task_of
 from asr_verdicts.errors import UsageError
 
 OPTIMIZER_COPIES = 2
-"""Values that Adam keeps for each weight. Other optimizers keep fewer."""
+"""Number of state values that Adam stores per weight. No optimizer in conf/optimizer stores more."""
 
 
 class LargestBatch(pl.Callback):
-    """Tries the largest batch on a GPU before the first step. In random order it might come only after an hour."""
+    """Tries the largest batch on a GPU before the first step. In random order, it might only come after an hour."""
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         if trainer.strategy.root_device.type == "cuda":
@@ -28,12 +28,12 @@ class LargestBatch(pl.Callback):
 
 
 def check_memory(task: CTCTask, data: SpeechData, precision: Callable[[], AbstractContextManager[object]]) -> None:
-    """Raise UsageError if the largest batch of an epoch does not fit into memory. Its message suggests a size."""
+    """Raise UsageError if the largest training batch does not fit into memory. The message suggests a smaller size."""
     durations = data.sets["train"].durations
     indices = largest_batch(durations, batch_size(data.batch_count, data.batch_seconds, ranks=1))
     count = len(indices)
     while count and not _fits(task, data, indices[:count], precision):
-        count = 0 if is_distributed() else count // 2  # all ranks must make the same passes
+        count = 0 if is_distributed() else count // 2  # all ranks must run the same number of passes
     if count == len(indices):
         return
     longest = float(durations[indices[0]])
@@ -45,7 +45,7 @@ def check_memory(task: CTCTask, data: SpeechData, precision: Callable[[], Abstra
 
 
 def largest_batch(durations: np.ndarray, size: BatchSize) -> np.ndarray:
-    """Return the indices of the utterances in the largest padded batch of a rank, longest first."""
+    """Return the indices of the utterances in a rank's largest padded batch, longest utterance first."""
     order = np.argsort(-durations, kind="stable")
     batches = [order[first:][: size.count(float(durations[index]))] for first, index in enumerate(order)]
     return max(batches, key=lambda batch: len(batch) * durations[batch[0]], default=order)
@@ -54,7 +54,7 @@ def largest_batch(durations: np.ndarray, size: BatchSize) -> np.ndarray:
 def _fits(
     task: CTCTask, data: SpeechData, indices: np.ndarray, precision: Callable[[], AbstractContextManager[object]]
 ) -> bool:
-    """Return whether a training pass and an optimizer's state fit into memory. Model and random state do not change."""
+    """Return whether a training pass and the optimizer state fit into memory. Model and random state stay unchanged."""
     batch = collate(data.sets["train"].__getitems__(indices.tolist()))
     if isinstance(batch, Unreadable):
         raise UsageError(batch)
@@ -73,5 +73,5 @@ def _fits(
     finally:
         for buffer, value in buffers:
             buffer.copy_(value)
-        torch.cuda.empty_cache()  # blocks of this size may never be needed again
+        torch.cuda.empty_cache()  # return large blocks to the GPU, because training may never need them
     return True

@@ -1,4 +1,4 @@
-"""Tables that grow during training: metrics.csv, losses.csv and transcripts.csv. A resumed run continues them."""
+"""Write metrics.csv, losses.csv and transcripts.csv during training. A resumed run appends to these tables."""
 
 import csv
 import math
@@ -27,7 +27,7 @@ from asr_verdicts.files import write_csv
 
 
 class MetricsTable(CSVLogger):
-    """Lightning's CSV logger, except that it keeps the first `rows` rows of an existing metrics.csv."""
+    """Variant of Lightning's CSV logger that keeps the first `rows` rows of an existing metrics.csv."""
 
     def __init__(self, folder: Path, rows: int) -> None:
         super().__init__(save_dir=str(folder), name="", version="")
@@ -55,22 +55,23 @@ class _ContinuedWriter(ExperimentWriter):
         path = Path(self.metrics_file_path)
         with path.open(newline="", encoding="utf-8") as file:
             rows = [{key: row.get(key, "") for key in fieldnames} for row in csv.DictReader(file)]
-        write_csv(path, rows)  # Lightning rewrites in place, and a kill in the middle would lose every row
+        write_csv(path, rows)  # Lightning would rewrite the file in place, and a kill meanwhile would lose every row
 
 
 class StepLosses(pl.Callback):
-    """Writes losses.csv with the exact training loss of every batch, where differences between runs show first.
+    """Writes losses.csv with the exact training loss of every batch, which shows where two runs first differ.
 
-    It also contains the norm of the update's gradient before clipping, if the norm is logged. Losses stay on their
-    device until an epoch ends or a checkpoint is written, so that no step waits for them. If the loss of a step or the
-    mean loss of an epoch is not finite, all ranks then raise Diverged, before a checkpoint contains such weights.
+    The table also contains the gradient norm before clipping, if it is logged. Losses stay on the device until an epoch
+    ends or a checkpoint is written, so no step waits for them. If the loss of a step or the mean loss of an epoch is
+    not finite, all ranks raise Diverged at that point. A checkpoint therefore never contains the weights of a diverged
+    run.
     """
 
     def __init__(self, folder: Path) -> None:
         self.path = folder / LOSSES
         self._losses: list[torch.Tensor] = []
         self._norms: list[torch.Tensor | None] = []
-        self._first = 0  # number of the first batch in the lists
+        self._first = 0  # index of the batch whose loss is first in the list
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         self._first = count_trained_batches(trainer)
@@ -83,13 +84,13 @@ class StepLosses(pl.Callback):
         self._losses.append(step_loss(trainer, outputs).detach())
         task = task_of(pl_module)
         self._norms.append(task.gradient_norm)
-        task.gradient_norm = None  # batches that only accumulate gradients have none
+        task.gradient_norm = None  # a batch that only accumulates gradients has no norm
 
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         self._flush(trainer, float(trainer.callback_metrics["train/loss"]))
 
     def on_save_checkpoint(self, trainer: pl.Trainer, pl_module: pl.LightningModule, checkpoint: Checkpoint) -> None:
-        self._flush(trainer)  # a run resumed from this checkpoint needs the rows before it
+        self._flush(trainer)  # a run resumed from this checkpoint needs the rows of all earlier batches
 
     def _flush(self, trainer: pl.Trainer, mean: float = 0.0) -> None:
         losses, norms = _fetch(self._losses), iter(_fetch([norm for norm in self._norms if norm is not None]))
@@ -98,29 +99,29 @@ class StepLosses(pl.Callback):
             rows = [*zip(range(self._first, self._first + len(losses)), map(repr, losses), texts, strict=True)]
             _append(self.path, ["batch", "loss", "gradient_norm"], rows)
         ends = [(self._first + index + 1, loss) for index, loss in enumerate(losses) if not math.isfinite(loss)]
-        if not math.isfinite(mean):  # even a sum of finite losses may be too large for its type
+        if not math.isfinite(mean):  # the mean may be infinite because the sum of finite losses has overflowed
             ends.append((self._first + len(losses), mean))
         self._first, self._losses, self._norms = self._first + len(losses), [], []
-        # if one rank ended alone, the others would wait for it
+        # all ranks end together, because ranks that go on would wait for the missing one
         if ends := [each for ends_of_rank in gather_from_ranks(ends[:1]) for each in ends_of_rank]:
             step, loss = min(ends, key=lambda each: each[0])
             raise Diverged(step, f"diverged at step {step}: the loss is {loss}")
 
 
 def _fetch(values: list[torch.Tensor]) -> list[float]:
-    """Fetch the exact values of tensors () from their device, all at once."""
+    """Return the values of scalar tensors, all copied from the device at once."""
     return torch.stack([value.float() for value in values]).cpu().tolist() if values else []
 
 
 def _append(path: Path, columns: list[str], rows: Sequence[Sequence[object]]) -> None:
-    """Append rows to a CSV file. A new file begins with the names of the columns."""
+    """Append rows to a CSV file. If the file is new, write the column names first."""
     new = not path.exists()
     with path.open("a", newline="", encoding="utf-8") as file:
         csv.writer(file).writerows([columns, *rows] if new else rows)
 
 
 def step_loss(trainer: pl.Trainer, outputs: object) -> torch.Tensor:
-    """Return the loss () of a training batch from `outputs`, which Lightning divides by batch.accumulate."""
+    """Return the loss () of a training batch. Lightning has divided the loss in `outputs` by batch.accumulate."""
     return cast(dict[str, torch.Tensor], outputs)["loss"] * trainer.accumulate_grad_batches
 
 
@@ -128,11 +129,12 @@ COLUMNS = ["batches", "id", "reference", "hypothesis"]
 
 
 class ExampleTranscripts(pl.Callback):
-    """Transcribes the same `utterances` training utterances every `every` batches (Baunsgaard2020 §4.4.2, figure 6).
+    """Transcribes the same training utterances every `every` batches (Baunsgaard2020 §4.4.2, figure 6).
 
-    Writes transcripts.csv in `folder`, and the table `transcripts` if a logger shows tables. The utterances are evenly
-    spaced over the set and not augmented. The first rank decodes them in one pass without dropout, and waits for the
-    device only then. Training gives the same bits as without transcripts.
+    Writes transcripts.csv in `folder`, and the table `transcripts` if a logger shows tables. `utterances` utterances
+    are chosen at even intervals from the training set. The first rank decodes them in one pass, without augmentation
+    and dropout, and waits for the device only then. The weights are bit for bit those of training without this
+    callback.
     """
 
     def __init__(self, folder: Path, every: int, utterances: int) -> None:
@@ -166,7 +168,7 @@ def transcribe(trainer: pl.Trainer, pl_module: pl.LightningModule, batch: Batch)
 
 
 def evenly_spaced(speech: Speech, count: int) -> Batch:
-    """Collate `count` evenly spaced utterances of a set, or all if it is smaller. Raise UsageError for bad audio."""
+    """Return a batch of `count` evenly spaced utterances (or all, if fewer). Raise UsageError if one cannot be read."""
     places = np.linspace(0, len(speech) - 1, min(count, len(speech))).round().astype(int).tolist()
     batch = collate([speech[place] for place in places])
     assert isinstance(batch, Batch)
@@ -175,7 +177,7 @@ def evenly_spaced(speech: Speech, count: int) -> Batch:
 
 @contextmanager
 def evaluation_mode(module: nn.Module) -> Iterator[None]:
-    """Set a module to evaluation mode within the context. Afterwards each part has its previous mode again."""
+    """Put a module into evaluation mode within the context. Then restore the previous mode of each submodule."""
     training = [part for part in module.modules() if part.training]
     module.eval()
     try:

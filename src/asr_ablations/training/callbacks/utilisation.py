@@ -1,4 +1,4 @@
-"""Measure how fast a run trains, and how it uses the machine over time (Baunsgaard2020 §5.2, figures 8 and 9)."""
+"""Measure a run's training speed, and its use of the machine over time (Baunsgaard2020 §5.2, figures 8 and 9)."""
 
 import csv
 import threading
@@ -25,7 +25,7 @@ from asr_verdicts.files import Json
 class Throughput(pl.Callback):
     """Logs train/epoch_seconds, train/audio_hours_per_second and train/learning_rate.
 
-    The seconds of an epoch end with its last batch, and do not include the validation. Padding does not count as audio.
+    The time of an epoch ends with its last batch, so it excludes the validation. Padding does not count as audio.
     """
 
     def __init__(self) -> None:
@@ -59,29 +59,29 @@ class Throughput(pl.Callback):
 
     def load_state_dict(self, state_dict: dict[str, float]) -> None:
         self.audio_hours, self.train_seconds = state_dict["audio_hours"], state_dict["train_seconds"]
-        # if the run continues in the middle of an epoch, on_train_epoch_start is not called again
+        # Lightning does not call on_train_epoch_start if a run resumes in the middle of an epoch
         self._samples, self._started = int(state_dict["samples"]), time.perf_counter() - state_dict["seconds"]
 
     @property
     def rate(self) -> float:
-        """Return the hours of audio trained per second, over all epochs."""
+        """Return the mean training speed over all epochs, in hours of audio per second."""
         return self.audio_hours / self.train_seconds if self.train_seconds else 0.0
 
 
 class Utilisation(pl.Callback):
     """Appends a sample to utilisation.csv in `folder` every `interval` seconds, from the start of training to `close`.
 
-    In the phase train, a sample names the part of the step that the host has reached: data (between two batches),
-    forward, backward or update. The device may be behind. A resumed run continues the table.
+    During training, a sample contains the part of the step that the host has reached: data (between two batches),
+    forward, backward or update. The device may lag behind. A resumed run appends to the table.
 
-    phases: seconds in each of setup, train, validate, decode, checkpoint and evaluate, from the construction of this
-      object to `close`. validate and evaluate do not include decode.
+    phases: seconds spent in setup, train, validate, decode, checkpoint and evaluate, from the creation of this object
+      to `close`. The times of validate and evaluate exclude decode.
 
     Logs for each epoch:
-    - train/waiting_percent: share (%) of the training time between the end of a batch and the start of the next one.
-      It includes the time of Lightning and the loggers. It is an upper bound for a GPU, which may be busy meanwhile.
-    - time/seconds, with the validation: wall time since training began.
-    - time/audio_hours, with the validation: hours of audio trained on so far, without padding.
+    - train/waiting_percent: share (%) of the training time that passes between two batches, including the time of
+      Lightning and the loggers. A GPU may wait for less time, because it may still be computing.
+    - time/seconds, logged with the validation: wall time since training began.
+    - time/audio_hours, logged with the validation: hours of audio trained on so far, without padding.
     """
 
     def __init__(self, folder: Path, interval: float) -> None:
@@ -103,7 +103,7 @@ class Utilisation(pl.Callback):
 
     @contextmanager
     def during(self, phase: str) -> Iterator[None]:
-        """Count the time within the context as `phase`."""
+        """Count the time spent within the context as time of `phase`."""
         outer = self._enter(phase)
         try:
             yield
@@ -111,7 +111,7 @@ class Utilisation(pl.Callback):
             self._enter(outer)
 
     def close(self) -> None:
-        """End the last phase and the thread that takes samples."""
+        """End the last phase and stop the sampling thread."""
         self._enter(self._phase)
         self._stop.set()
         if self._sampler is not None:
@@ -174,7 +174,7 @@ class Utilisation(pl.Callback):
             self.phases[phase] = self.phases.get(phase, 0.0) + seconds
 
     def _enter(self, phase: str) -> str:
-        """End the current phase and begin `phase`. Return the name of the ended phase."""
+        """End the current phase and begin `phase`. Return the name of the phase that ended."""
         ended, now = self._phase, time.perf_counter()
         self.phases[ended] = self.phases.get(ended, 0.0) + now - self._since
         self._phase, self._since = phase, now
@@ -182,13 +182,13 @@ class Utilisation(pl.Callback):
 
     def _sample(self, gpus: Sequence[int]) -> None:
         host = Host()
-        host.read()  # starts the counters
+        host.read()  # the first reading only sets the reference for the next
         with self.path.open("a", newline="", encoding="utf-8") as file:
             table = csv.DictWriter(file, COLUMNS)
             if not file.tell():
                 table.writeheader()
             while not self._stop.wait(self.interval):
-                now, phase, part = time.perf_counter(), self._phase, self._part  # before the slow reading of counters
+                now, phase, part = time.perf_counter(), self._phase, self._part  # read these before the slow counters
                 counters: dict[str, float | str | None] = {**host.read(), **read_gpus(gpus)}
                 row = {key: round(value, 3) if isinstance(value, float) else value for key, value in counters.items()}
                 trained = {"seconds": round(now - self._began, 3), "audio_hours": round(self.audio_hours, 6)}
@@ -197,7 +197,7 @@ class Utilisation(pl.Callback):
 
 
 class TimedDecoder:
-    """Counts the time of a decoder as the phase `decode`. All other attributes are the decoder's."""
+    """Wraps a decoder and counts its time as the phase `decode`. Other attributes come from the decoder."""
 
     def __init__(self, decoder: Decoder, utilisation: Utilisation) -> None:
         self._decoder, self._utilisation = decoder, utilisation
@@ -213,10 +213,10 @@ class TimedDecoder:
 
 
 class Host:
-    """Counters of the processor, memory and disk use of this process and its children, which read audio."""
+    """Reads the processor, memory and disk counters of this process and its children, such as DataLoader workers."""
 
     CHILDREN_EVERY = 10
-    """Readings between two searches for new children. A search visits every process of the machine."""
+    """Number of readings between two searches for new children. A search visits every process on the machine."""
 
     def __init__(self) -> None:
         self._processes = [psutil.Process()]
@@ -224,14 +224,14 @@ class Host:
         self._bytes_read: dict[psutil.Process, int] = {}
 
     def read(self) -> dict[str, float | None]:
-        """Return means since the previous reading, and the current memory.
+        """Return the counters of this process and its children since the previous reading.
 
-        cpu_percent: processor time; 100 means that all cores are busy.
-        host_memory_gib: resident memory; shared pages count in each process.
-        disk_read_mib: data read from the disk and not from the page cache; None if the system does not report it.
+        cpu_percent: mean processor use; 100 means that all cores are busy.
+        host_memory_gib: current resident memory; shared pages count once per process.
+        disk_read_mib: data read from the disk rather than the page cache; None if the system does not report it.
         """
         if self._readings % self.CHILDREN_EVERY == 0:
-            previous = {process: process for process in self._processes}  # these objects remember their last counters
+            previous = {process: process for process in self._processes}  # psutil's objects store their last counters
             own = self._processes[0]
             self._processes = [previous.get(process, process) for process in (own, *own.children(recursive=True))]
         self._readings += 1
@@ -252,9 +252,9 @@ class Host:
 
 
 def read_gpus(indices: Sequence[int]) -> dict[str, float | str | None]:
-    """Return the GPUs' counters: percentages of time in which a kernel ran, and total memory and power.
+    """Return counters of the GPUs: percentage of time with a kernel running, total memory and total power.
 
-    indices: torch's numbers of the GPUs. A counter is None if a GPU or its driver does not provide it.
+    indices: GPU indices as in torch. A counter is None if a GPU or its driver does not provide it.
     """
     percents = _read_each(torch.cuda.utilization, indices)
     memory = _read_each(torch.cuda.device_memory_used, indices)
@@ -270,5 +270,5 @@ def read_gpus(indices: Sequence[int]) -> dict[str, float | str | None]:
 def _read_each(counter: Callable[[int], int], indices: Sequence[int]) -> list[int]:
     try:
         return [counter(index) for index in indices]
-    except Exception:  # a driver may raise anything, and training should continue
+    except Exception:  # a driver may raise any exception, and training should continue
         return []
