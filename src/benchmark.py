@@ -1,4 +1,4 @@
-"""Measure a training config on this machine."""
+"""Measure the speed and memory of a training config on this machine."""
 
 from asr_ablations.commands.hydra_commands import benchmark as main
 

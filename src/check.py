@@ -1,4 +1,4 @@
-"""Check an option, for example your own, against the contract of its group."""
+"""Check an option, such as your own, against the contract of its group."""
 
 from asr_ablations.commands.hydra_commands import check
 

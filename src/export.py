@@ -1,4 +1,4 @@
-"""Write a trained run as ONNX: waveforms in, log-probabilities out."""
+"""Export the model of a trained run as ONNX: waveforms in, log-probabilities out."""
 
 from asr_ablations.commands.hydra_commands import export as main
 

@@ -1,4 +1,4 @@
-"""Write the two files of your own variant, Python and yaml."""
+"""Write the Python file and the yaml file of your own variant."""
 
 from asr_ablations.commands.new_variant import main
 

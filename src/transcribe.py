@@ -1,4 +1,4 @@
-"""Turn recordings into text with a trained run."""
+"""Transcribe recordings with the model of a trained run."""
 
 from asr_ablations.commands.hydra_commands import transcribe as main
 

@@ -87,7 +87,7 @@ def test_several_folders_are_no_declared_sweep(tmp_path: Path) -> None:
     first = write_sweep(tmp_path, {"rnn=lstm": 0.1}, sweep="a")
     second = write_sweep(tmp_path, {"rnn=gru": 0.3}, sweep="b")
     comparison = compare_folders([first, second], Options())
-    assert comparison.evidence.reason == "several folders were put together"
+    assert comparison.evidence.reason == "the runs come from several folders"
 
 
 def test_a_folder_that_cannot_be_written_gives_a_warning(tmp_path: Path) -> None:

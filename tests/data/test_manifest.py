@@ -128,7 +128,7 @@ def test_unknown_speakers_are_said_once_and_can_be_found_in_the_ids(
         described = describe_set(selected(make(tmp_path))["test"])
         assert (described["speakers"], described["units"]) == (0, 6)
         (warning,) = [record.getMessage() for record in caplog.records if "speakers of" in record.getMessage()]
-        assert warning.startswith("speakers of test are unknown: verdicts are over utterances")
+        assert warning.startswith("speakers of test are unknown: verdicts treat each utterance or recording")
         caplog.clear()
         named = make(tmp_path, speaker_of="^([^-]+)-")
         described = describe_set(selected(named)["test"])

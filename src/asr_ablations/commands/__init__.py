@@ -1,7 +1,7 @@
 """The commands that src/*.py run.
 
 This file makes the import of Lightning a quarter faster. Lightning imports torchmetrics, which imports scipy.signal and
-matplotlib if they are installed, but no command uses its audio metrics and plots. So these packages are hidden from it.
+matplotlib if they are installed. No command uses torchmetrics for audio or plots, so this file hides both packages.
 """
 
 from importlib.metadata import PackageNotFoundError

@@ -1,4 +1,4 @@
-"""Check an option against the contract of its group: its signatures, and the behaviour of a model that uses it."""
+"""Check an option against its group's contract: its signatures, and the behaviour of a model with this option."""
 
 import inspect
 from collections.abc import Callable
@@ -20,14 +20,14 @@ from asr_ablations.training.task import CTCTask
 from asr_verdicts.errors import UsageError
 
 PRODUCTS = {"norm": (Norm, ([4],)), "rnn": (Recurrent, (3, 4))}
-"""Groups whose options are factories: the contract of the product, and example arguments for the factory."""
+"""Groups whose options are factories, with the contract of the objects that they make, and example arguments."""
 SAMPLES = (16_000, 0, 1, 9_600)
-"""Samples of each noise utterance: a long one, an empty one, one shorter than a frame, and one that needs padding."""
+"""Lengths of four test utterances in samples: long, empty, shorter than a frame, and in need of padding."""
 TOLERANCE = 1e-4
 
 
 def check(cfg: DictConfig, words: list[str]) -> None:
-    """Print which promises of their contracts the typed options keep. Raise UsageError if one is broken."""
+    """Check the options in the overrides `words`, print each result, and raise UsageError if any check fails."""
     chosen = {word.lstrip("+").partition("=")[0]: word for word in words}
     options = {group: word for group, word in chosen.items() if group in CONTRACTS.keys() & cfg.keys()}
     if not options:
@@ -38,22 +38,22 @@ def check(cfg: DictConfig, words: list[str]) -> None:
         broken += len(differences)
         kept = [] if differences else [f"kept    {group}: signatures match {CONTRACTS[group].rpartition('.')[2]}"]
         print(*kept, *(f"broken  {group}: {difference}" for difference in differences), sep="\n")
-    if not broken:  # with wrong signatures the calls below would fail
+    if not broken:  # with wrong signatures, the checks below would fail
         task, _ = assemble(cfg, build(cfg.data))
         for promise, find_fault in PROMISES:
             try:
                 fault = find_fault(task)
-            except Exception as error:  # any error of the user's class breaks the promise
+            except Exception as error:  # any exception from the user's class counts as a broken promise
                 fault = f"{type(error).__name__}: {error}"
             broken += fault is not None
             print(f"kept    {promise}" if fault is None else f"broken  {promise}: {fault}")
     if broken:
-        raise UsageError(f"{', '.join(options.values())}: {broken} broken")
+        raise UsageError(f"{', '.join(options.values())}: {broken} checks failed")
 
 
 def _compare_signatures(cfg: DictConfig, group: str) -> list[str]:
     node = cfg[group]
-    if node is None or group == "model":  # a model is checked below, together with its parts
+    if node is None or group == "model":  # `check` runs the model together with its parts
         return []
     subject, expected = build(node), get_object(CONTRACTS[group])
     if not getattr(expected, "_is_protocol", False):
@@ -64,7 +64,7 @@ def _compare_signatures(cfg: DictConfig, group: str) -> list[str]:
         protocol, arguments = PRODUCTS[group]
         module = subject(*arguments)
         lines += faults(module, protocol)
-        lines += [] if isinstance(module, nn.Module) else ["its product is not an nn.Module"]
+        lines += [] if isinstance(module, nn.Module) else ["the object that it makes is not an nn.Module"]
     if not lines and group == "rnn":
         lines += _check_causality(subject(3, 4))
     return lines
@@ -77,7 +77,7 @@ def _check_causality(layer: nn.Module) -> list[str]:
         x[:, 4:] += 1
         after = layer(x, lengths)
     if before.shape != (2, 6, 4):
-        return [f"(B=2, T=6, D=3) becomes {tuple(before.shape)}, expected (2, 6, 4)"]
+        return [f"an input of shape (2, 6, 3) gives an output of shape {tuple(before.shape)}, expected (2, 6, 4)"]
     seen = not torch.allclose(before[:, :4], after[:, :4], atol=TOLERANCE)
     return ["a frame depends on later frames, but a layer must run forwards in time"] if seen else []
 
@@ -93,13 +93,13 @@ def _compare_alone(task: CTCTask) -> str | None:
     with torch.no_grad():
         together, lengths = task(batch)
         if lengths.tolist() != (expected := task.output_frames(batch.lengths).tolist()):
-            return f"output_lengths returns {expected}, but a call returns the lengths {lengths.tolist()}"
+            return f"output_lengths returns {expected}, but a call of the model returns lengths {lengths.tolist()}"
         for row, samples in enumerate(batch.audio.split(batch.lengths.tolist())):
             alone, _ = task(unlabelled_batch([samples.numpy()]))
             frames = int(lengths[row])
             difference = (together[row, :frames] - alone[0, :frames]).abs().max().item() if frames else 0.0
             if not difference <= TOLERANCE:
-                return f"the utterance of {len(samples)} samples differs by {difference:.2g} nats"
+                return f"results for {len(samples)} samples, alone and in a batch, differ by {difference:.2g} nats"
     return None
 
 
@@ -139,20 +139,20 @@ def _check_texts(task: CTCTask) -> str | None:
     frames = torch.randn(2, 5, task.alphabet.outputs).log_softmax(-1)
     texts = task.decoder(frames, torch.tensor([5, 0]))
     if len(texts) != 2 or not all(isinstance(text, str) for text in texts):
-        return f"for two utterances it returned {texts!r}"
-    return None if texts[1] == "" else f"for an utterance of length 0 it returned {texts[1]!r}"
+        return f"the decoder returned {texts!r} for two utterances"
+    return None if texts[1] == "" else f"the decoder returned {texts[1]!r} for an utterance of length 0"
 
 
 PROMISES: tuple[tuple[str, Callable[[CTCTask], str | None]], ...] = (
-    ("an utterance has the same result alone and in a batch, also with length 0 or 1", _compare_alone),
-    ("loss and gradients are finite, also with length 0 and an empty transcript", _check_gradients),
+    ("an utterance has the same result alone and in a batch, even with length 0 or 1", _compare_alone),
+    ("loss and gradients are finite, even with length 0 and an empty transcript", _check_gradients),
     ("a step of optimizer and schedule changes the weights", _check_step),
-    ("the decoder returns texts, and an empty text for length 0", _check_texts),
+    ("the decoder returns strings, and an empty string for length 0", _check_texts),
 )
 
 
 def find_function(subject: Any, name: str) -> Any:
-    """Return the function behind a member, or None without one. For `__call__` of an nn.Module this is `forward`."""
+    """Return a method of an object or class, or None if it lacks the method. For an nn.Module, __call__ is forward."""
     if name != "__call__":
         return getattr(subject, name, None)
     kind = subject if isinstance(subject, type) else type(subject)
@@ -160,7 +160,7 @@ def find_function(subject: Any, name: str) -> Any:
         return subject.forward
     if not any("__call__" in vars(base) for base in kind.__mro__):
         return None
-    return subject.__call__ if kind is subject else subject  # subject(...) of a class would build an object
+    return subject.__call__ if kind is subject else subject  # calling a class would build an object
 
 
 def parameters(function: Any) -> list[inspect.Parameter]:
@@ -168,7 +168,7 @@ def parameters(function: Any) -> list[inspect.Parameter]:
 
 
 def mismatch(function: Any, expected: Callable[..., Any]) -> str | None:
-    """Return why a function cannot be called as its contract demands, or None if it can."""
+    """Return why a function cannot be called as its contract requires, or None if it can."""
     actual, wanted = parameters(function), parameters(expected)
     in_place = [p for p in wanted if p.kind is p.POSITIONAL_ONLY]
     by_name = [p.name for p in wanted if p.kind is not p.POSITIONAL_ONLY]
@@ -183,13 +183,13 @@ def mismatch(function: Any, expected: Callable[..., Any]) -> str | None:
 
 
 def faults(subject: Any, protocol: type) -> list[str]:
-    """List the members of a contract that an object or a class lacks, or has with a wrong signature."""
+    """List the members of a contract that an object or class lacks, or that it defines with a wrong signature."""
     lines = []
     for name in sorted(vars(protocol).keys() | vars(protocol).get("__annotations__", {}).keys()):
         if name.startswith("_") and name != "__call__":
             continue
         expected = vars(protocol).get(name)
-        if not inspect.isfunction(expected):  # an attribute, which a class gets only in its objects
+        if not inspect.isfunction(expected):  # an attribute, which may exist only in instances of a class
             lines += [] if hasattr(subject, name) or isinstance(subject, type) else [f"has no {name}"]
         elif (function := find_function(subject, name)) is None:
             lines.append(f"has no {name}{inspect.signature(expected)}")

@@ -5,12 +5,12 @@ python src/compare.py outputs/rnn_type --baseline lstm     against another arm
 python src/compare.py outputs/rnn_type --metric loss       by validation loss instead of WER
 python src/compare.py outputs/rnn_type --figures differences,wer_by_epoch    only these figures
 python src/compare.py outputs/single/<run>                 one run: its curves, confusions and three utterances
-python src/compare.py outputs/a outputs/b --allow batch.size
+python src/compare.py outputs/a outputs/b --allow batch.size    two sweeps, which may differ in the batch size
 python src/compare.py wandb=entity/project/group           runs that were logged to Weights & Biases
 python src/compare.py --references ref.trn base=a/hyp.trn 'mine=b/seed*/hyp.trn'
                                                            hypotheses of any toolkit (docs/verdicts.md)
 python src/compare.py outputs/benchmarks                   results of src/benchmark.py, side by side
-python src/compare.py mine.json theirs.json                result.json of two machines
+python src/compare.py mine.json theirs.json                results of src/benchmark.py on two machines
 """
 
 import argparse
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the command and return its exit code: 2 for a user's mistake, or for arms that must not be compared."""
+    """Run the command and return its exit code: 2 after a user's mistake, or if the arms must not be compared."""
     options = parser().parse_args(arguments)
     return exit_code(lambda: _run(options))
 
@@ -63,16 +63,16 @@ def parser() -> argparse.ArgumentParser:
     )
     add_answer_options(arguments, "<first folder>/comparison")
     arguments.add_argument(
-        "--allow", action="append", default=[], metavar="KEY", help="another key or group in which runs may differ"
+        "--allow", action="append", default=[], metavar="KEY", help="additional key or group in which runs may differ"
     )
     arguments.add_argument(
         "--target",
         action="append",
         type=float,
         default=[],
-        help="rate (0.2 is 20 %%) or loss (nats) as a target, to compare the times to reach it",
+        help="target error rate (0.2 is 20 %%) or loss (nats): compare the times until runs reach it",
     )
-    arguments.add_argument("--no-page", action="store_true", help="write no page, and only the figures of --figures")
+    arguments.add_argument("--no-page", action="store_true", help="write no page; draw only the figures of --figures")
     arguments.add_argument(
         "--figures",
         default=[],
@@ -96,7 +96,7 @@ HYPOTHESIS_OPTIONS = (
 
 
 def _compare_benchmarks(options: argparse.Namespace) -> bool:
-    """Return whether the folders have results of benchmarks; if so, compare them."""
+    """Compare the benchmark results in the given folders, if any. Return whether there were any."""
     from asr_benchmarks.tables import compare_results, results
 
     paths = [Path(folder) for folder in options.folders if not folder.startswith("wandb=")]
@@ -107,7 +107,7 @@ def _compare_benchmarks(options: argparse.Namespace) -> bool:
 
 
 def _compare_systems(options: argparse.Namespace, systems: list[str]) -> "tuple[Comparison, Path]":
-    """Compare systems by their hypotheses. Return the comparison and the folder for its files."""
+    """Compare systems by their hypotheses. Return the comparison, and the folder to which to write its files."""
     from asr_verdicts.cli import compare_given
 
     if others := [word for word in options.folders if word not in systems]:
@@ -147,7 +147,7 @@ def write_comparison(options: argparse.Namespace) -> int:
 
 
 def write_report(options: argparse.Namespace, comparison: "Comparison", folder: Path) -> int:
-    """Print the answer, and write the files of a comparison."""
+    """Print the answer of a comparison, and write its files to `folder`."""
     from asr_ablations.report.training_report import report_comparison
     from asr_verdicts.report.files import write_texts
     from asr_verdicts.report.terminal import print_answer, print_comparison
@@ -180,14 +180,14 @@ def write_report(options: argparse.Namespace, comparison: "Comparison", folder: 
 def inspect_single(comparison: "Comparison", folder: Path) -> "tuple[list[Inspected], list[Path]]":
     """Pass a few utterances of a single run through its model and draw them. Return the utterances and the files.
 
-    Both are empty for several runs, and if the model or the audio is missing.
+    Both lists are empty if there are several runs, or if the model or the audio is missing.
     """
     if len(comparison.runs) != 1 or not comparison.runs[0].utterances:
         return [], []
     from asr_ablations.config.compose import look_up_in
     from asr_ablations.report.inspection import draw_inspected, inspect
 
-    look_up_in(CONF)  # a config that lacks a key of today gets its value from conf/
+    look_up_in(CONF)  # older configs may lack keys, which then get their values from conf/
     try:
         inspected = inspect(comparison.runs[0], comparison.sets)
     except (UsageError, OSError, ValueError) as error:

@@ -12,12 +12,12 @@ from asr_ablations.tools.files import REPOSITORY, SCRIPTS, version
 
 
 def as_folder(word: str) -> str:
-    """Remove a leading run= from a folder, so that all commands accept a folder in the same form."""
+    """Remove a leading run= from an argument, because some other commands expect folders in this form."""
     return word.removeprefix("run=")
 
 
 def exit_code(work: Callable[[], int]) -> int:
-    """Call `work` and return its exit code. Report an exception on one line and return the code for it."""
+    """Call `work` and return its exit code. If it raises an exception, report it in one line and return its code."""
     prepare_command()
     try:
         return work()
@@ -26,7 +26,7 @@ def exit_code(work: Callable[[], int]) -> int:
 
 
 def main() -> int:
-    """Run the script that the first word names as if it had been started directly, because arms start it again."""
+    """Run the script that the first argument names, with sys.argv as if it had been started directly."""
     name, *arguments = sys.argv[1:] or ["--help"]
     script = SCRIPTS / f"{name}.py"
     if name in ("-h", "--help", "--version"):
@@ -41,7 +41,7 @@ def main() -> int:
 
 
 def _resolve_sweeps(arguments: Sequence[str]) -> list[str]:
-    """Let a folder such as `-cd sweeps` mean the one of this package if the current folder does not have it."""
+    """Replace a missing folder after -cd, such as `sweeps`, by the folder of that name in this package, if any."""
     words = list(arguments)
     for place, (option, folder) in enumerate(itertools.pairwise(words), 1):
         if option in ("-cd", "--config-dir") and not Path(folder).is_dir() and (REPOSITORY / folder).is_dir():

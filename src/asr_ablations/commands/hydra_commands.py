@@ -1,4 +1,4 @@
-"""The commands with Hydra configs except train. They import torch only when there is work to do."""
+"""All commands with Hydra configs, except `train`. They import torch only if there is work to do."""
 
 import sys
 from collections.abc import Sequence
@@ -31,7 +31,7 @@ def evaluate_runs(cfg: DictConfig | list[DictConfig]) -> object:
 
 
 def log(evaluations: "Sequence[Evaluation]") -> None:
-    """Log evaluations to W&B in the group of their run, if the run was logged to W&B."""
+    """Log evaluations to W&B, in the same group as their run, if the run was logged to W&B."""
     from asr_ablations.report.wandb import final_rates, log_afterwards
 
     later = {

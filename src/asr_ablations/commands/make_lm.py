@@ -1,4 +1,4 @@
-"""Make a language model in a run folder, with a record of the texts it was made from."""
+"""Make a language model in a run folder, with a record of its training texts."""
 
 from pathlib import Path
 
@@ -38,14 +38,14 @@ def make(cfg: DictConfig) -> Path:
 def _write_binary(folder: Path) -> bool:
     program = find_program("build_binary")
     if program is None:
-        print("build_binary is not on the PATH (make lmplz builds it): decoders load the ARPA file, which is slower")
+        print("build_binary is not on the PATH (make lmplz builds it): decoders load the ARPA file, which takes longer")
         return False
     run_program(folder / BINARY, program, folder / ARPA)
     return True
 
 
 def _fit(corpus: Corpus, folder: Path, unit: str) -> dict[str, Fit]:
-    """Return the fit of the model to each validation set. Empty without a corpus, which only some sources need."""
+    """Measure how well the model fits each validation set; empty without a corpus, which only some sources need."""
     if corpus.root is None:
         return {}
     corpus.prepare()
@@ -62,7 +62,7 @@ def _fit(corpus: Corpus, folder: Path, unit: str) -> dict[str, Fit]:
 
 
 DECODERS = {"word": "beam_lm", "character": "beam_charlm", "letter": "beam_rescored"}
-"""The decoder to propose for a language model, by the unit of the model."""
+"""The decoder to propose for a language model, by the model's unit."""
 
 
 def _print(content: Json, folder: Path) -> None:

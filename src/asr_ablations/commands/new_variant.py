@@ -1,7 +1,7 @@
-"""Write the two files of your own variant, in Python and yaml, as copies of those of an existing option.
+"""Write the Python file and the yaml file of your own variant, as copies of the files of an existing option.
 
 asr-ablations new rnn mine                  variants/rnn/mine.py and conf/rnn/mine.yaml in this folder, for -cd conf
-asr-ablations new rnn mine --like min_gru   as a copy of this option
+asr-ablations new rnn mine --like min_gru   the same files, copied from the option min_gru
 
 In a checkout, python src/new.py writes them into src/asr_ablations/components/ and conf/.
 """
@@ -19,12 +19,12 @@ from asr_verdicts.files import write
 OTHERS = ("benchmark", "recipe")  # groups whose options are not components
 OURS = "asr_ablations.components."
 NATIVE = "native_cell"
-"""Method that the native library calls instead of `forward`, so that changes to a copied `forward` have no effect."""
+"""Options with this method are not copied: it replaces `forward`, so changes to the copied `forward` have no effect."""
 USER_PACKAGE = "variants"  # package for the user's classes, next to the user's conf/
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the command; return 2 for a user's mistake."""
+    """Run the command and return its exit code: 2 after a user's mistake."""
     options = parser().parse_args(arguments)
     return exit_code(lambda: new(options.group, options.name, options.like))
 
@@ -33,12 +33,12 @@ def parser() -> argparse.ArgumentParser:
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     arguments.add_argument("group", help="group of the option: a folder of conf/, such as rnn")
     arguments.add_argument("name", help="name of the new option in lower case, chosen with rnn=<name>")
-    arguments.add_argument("--like", metavar="OPTION", help="option to copy (default: the one with the shortest code)")
+    arguments.add_argument("--like", metavar="OPTION", help="option to copy (default: the option with the least code)")
     return arguments
 
 
 def new(group: str, name: str, like: str | None) -> int:
-    """Write the files and print the next steps. Raise UsageError if the name is taken or is not in lower case."""
+    """Write a variant's files and print the next steps. Raise UsageError if the name is taken or not in lower case."""
     allowed = [other for other in groups() if other not in OTHERS]
     if group not in allowed:
         raise choices("group", group, allowed)
@@ -72,13 +72,13 @@ def new(group: str, name: str, like: str | None) -> int:
 
 
 def _copy_sources(group: str, class_name: str) -> dict[str, str]:
-    """Return the source to copy for each option. For a torch class this is a subclass with the name `class_name`."""
+    """Return the source code to copy for each option. For a torch class, it is a new subclass named `class_name`."""
     sources = {}
     for option, node in options_by_name(group).items():
         module, _, name = str(node["_target_"]).rpartition(".")
         if not module.startswith(OURS):
-            title = f'"""{option} of torch, to be changed."""'
-            changed = f'class {class_name}({name}):\n    """{module}.{name} with a change of mine."""\n'
+            title = f'"""Variant of the option {option}, which is a torch class."""'
+            changed = f'class {class_name}({name}):\n    """Like {module}.{name}, with my changes."""\n'
             sources[option] = f"{title}\n\nfrom {module} import {name}\n\n\n{changed}"
         else:
             file = SOURCE / f"{module.replace('.', '/')}.py"

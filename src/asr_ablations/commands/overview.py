@@ -63,7 +63,7 @@ def _list(outputs: Path) -> int:
         raise UsageError(f"{outputs}: there is no such folder; a run or a sweep creates it")
     sweeps = sorted(path for path in outputs.iterdir() if path.is_dir() and ((path / SWEEP).exists() or runs_in(path)))
     if not sweeps:
-        raise UsageError(f"{outputs}: it has no runs; expected a folder of sweeps, or {typed('status')} <sweep>")
+        raise UsageError(f"{outputs}: contains no runs; expected a folder of sweeps, or {typed('status')} <sweep>")
     table = Table()
     for column in ("sweep", "runs", "states", "hours", "verdict so far"):
         table.add_column(column, justify="right" if column in ("runs", "hours") else "left", overflow="fold")
@@ -75,12 +75,12 @@ def _list(outputs: Path) -> int:
         table.add_row(sweep.name, str(len(folders)), counts, f"{hours:.2f}", _verdict(sweep))
     terminal = console()
     terminal.print(table)
-    terminal.print(f"to see the runs of a sweep: {typed('status', sweeps[0])}", soft_wrap=True)
+    terminal.print(f"to show the runs of a sweep: {typed('status', sweeps[0])}", soft_wrap=True)
     return 0
 
 
 def _runs(sweep: Path) -> list[Path]:
-    """Return the folders of the runs of a sweep, including runs that have not started."""
+    """Return the folders of all runs of a sweep, including runs that have not started."""
     return sorted({*runs_in(sweep), *(sweep / file.stem for file in (sweep / ARMS).glob("*.yaml"))})
 
 
@@ -97,7 +97,7 @@ def _read_summary(folder: Path) -> Summary:
 
 
 def _verdict(sweep: Path) -> str:
-    """Return the states of the arms of a sweep with planned looks. Empty for other sweeps: only compare judges them."""
+    """Return the state of each arm of a sweep with planned looks; empty for other sweeps, which only compare judges."""
     try:
         arms = read_standing(sweep)["arms"]
     except (FileNotFoundError, UnreadableFileError):

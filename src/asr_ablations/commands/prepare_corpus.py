@@ -22,10 +22,10 @@ log = logging.getLogger(__name__)
 
 
 def prepare(cfg: DictConfig) -> None:
-    """Prepare the corpus of a config and print a table of its sets.
+    """Prepare the corpus of a config, and print a table of its sets.
 
-    The causes of unusable utterances are printed first, with counts and examples. If there are any, raise UsageError,
-    unless data.on_bad=skip leaves them out. Raise UsageError also if the corpus cannot be prepared.
+    The faults of unusable utterances are printed first, with counts and examples. Raise UsageError if there are any and
+    data.on_bad=stop, or if the corpus cannot be prepared.
     """
     check(cfg)
     corpus: Corpus = build(cfg.data)

@@ -9,14 +9,14 @@ The verdict is one of
   match                losses, metrics, hypotheses and weights are bit-equal, as expected on the same CPU
   drift within noise   not bit-equal, but only versions, hardware or threads differ, and the WER differs by no more
                        than between seeds
-  cannot tell          as drift, but the sweep has fewer than four seeds, too few to estimate the variation of seeds
-  differs              anything else, with the first step at which the losses differ, and all differences in config,
-                       data, code, versions, hardware and threads
+  cannot tell          like drift, but with fewer than four seeds in the sweep, the variation between seeds is unknown
+  differs              anything else; reported with the first step at which the losses differ, and all differences in
+                       config, data, code, versions, hardware and threads
 The verdict is printed and written to reproduction.json next to the new run, in outputs/reproductions/<sweep>/<run>/1,
 2, …. An interrupted reproduction continues. The original is only read.
 
 Exit code 0: match, drift within noise, or the new run is done; 1: differs, cannot tell, or the run failed; 2: a
-mistake.
+mistake of the user.
 """
 
 import argparse
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the command and return its exit code: those of the help text, or 130 after Ctrl-C."""
+    """Run the command and return its exit code, as explained in the help text, or 130 after Ctrl-C."""
     options = parser().parse_intermixed_args(arguments)
     return exit_code(lambda: _run(options))
 
@@ -59,7 +59,7 @@ def parser() -> argparse.ArgumentParser:
     arguments.add_argument(
         "overrides",
         nargs="*",
-        default=[],  # without this, argparse would report them as required
+        default=[],  # without a default, argparse would report overrides as required
         metavar="KEY=VALUE",
         help="changed keys for a new run, such as rnn=gru",
     )
@@ -69,7 +69,7 @@ def parser() -> argparse.ArgumentParser:
         help="run the recorded code: its commit and uncommitted changes; only for folders that you trust",
     )
     arguments.add_argument(
-        "--trust", action="store_true", help="with --checkout: even for a folder written by another user or machine"
+        "--trust", action="store_true", help="with --checkout: trust a folder that another user or machine wrote"
     )
     arguments.add_argument(
         "--outputs", type=Path, help="output folder (default: outputs/reproductions; for a new run: outputs)"

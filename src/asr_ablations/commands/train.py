@@ -22,7 +22,7 @@ def main(cfg: DictConfig) -> object:
 
 
 def train(cfg: DictConfig) -> object:
-    """Train a config unless it has a result already; return the folder of the run."""
+    """Train a config, unless there is already a finished run of it. Return the run folder."""
     from asr_ablations.experiment.finished import find_finished_runs, print_finished
 
     if (runs := find_finished_runs([cfg])) is not None and runs[0].status() == DONE:
@@ -35,8 +35,8 @@ def train(cfg: DictConfig) -> object:
 
 
 def print_start(cfg: DictConfig) -> None:
-    """Print the settings of a run. This comes before the import of torch, which takes seconds."""
-    if "RANK" in os.environ:  # printed already by the process that started the ranks
+    """Print a run's settings before the import of torch, which takes seconds."""
+    if "RANK" in os.environ:  # the process that started the ranks has printed them
         return
     keys = ("seed", "width", "layers", "precision", "max_epochs", "gpus")
     settings = " ".join(f"{key}={cfg[key]}" for key in keys)

@@ -1,7 +1,7 @@
-"""The keys in which each arm differs from its baseline, and arms that would be better baselines.
+"""Find the keys in which each arm differs from its baseline, and arms that would be better baselines.
 
-An arm is named after its overrides, such as `gradient=noise`, although an option may set more keys. This option also
-sets clipping. If another arm sets only clipping, that arm is the better baseline for measuring the effect of noise.
+An arm is named after its overrides, such as `gradient=noise`, but an override may change several keys: this one also
+turns on clipping. If another arm only turns on clipping, it is the better baseline for measuring the effect of noise.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,22 +14,22 @@ from asr_verdicts.config import LIST, OWN, Config, leaves, within
 from asr_verdicts.confounds import MISSING, References, derived, references, value_text
 from asr_verdicts.record import SYSTEM
 
-if TYPE_CHECKING:  # imports scipy, which a sweep does not need at its start
+if TYPE_CHECKING:  # imports scipy, which would delay the start of a sweep
     from asr_verdicts.design import Design
 
-TARGET = "_target_"  # last part of keys that name a class
-SOURCE = "_source_"  # last part of keys with the hash of the source of a user's class
+TARGET = "_target_"  # last part of a key whose value is the name of a class
+SOURCE = "_source_"  # last part of a key whose value is a hash of the source of a user's class
 
 Keys = dict[str, tuple[object, object]]
-"""The values of an arm and of the baseline by dotted key; MISSING if one of them lacks the key."""
+"""Pairs of an arm's value and the baseline's value, by dotted key; MISSING if the arm or the baseline lacks the key."""
 
 
 @dataclass(frozen=True)
 class ArmDifference:
-    """The difference between an arm and the baseline.
+    """The difference between the configs of an arm and of the baseline.
 
-    - keys: all keys that differ, without keys derived from others; unsaid: keys that the arm's name does not mention
-    - better: other arms whose whole difference is part of this difference, the largest first
+    - keys: differing keys, except derived keys; unsaid: differing keys that the arm's name does not mention
+    - better: other arms whose differences are a proper part of this difference, the largest difference first
     """
 
     arm: str
@@ -40,12 +40,12 @@ class ArmDifference:
 
     @property
     def text(self) -> str:
-        """Return a line such as "gradient=noise: gradient.limit 1.0 for null, gradient.variance 1e-06 for none"."""
+        """Format the difference, as in "gradient=noise: gradient.limit 1.0 for null, gradient.decay 0.55 for none"."""
         return f"{self.arm}: {keys_text(self.keys)}"
 
     @property
     def proposal(self) -> str | None:
-        """Return a sentence that proposes a better baseline; None if there is none."""
+        """Return a sentence that proposes a better baseline, or None if no other arm is better."""
         if not self.better:
             return None
         return (
@@ -56,9 +56,9 @@ class ArmDifference:
 
 
 def keys_text(keys: Keys) -> str:
-    """Format the values of an arm and of the baseline, as in "gradient.limit 1.0 for null".
+    """Format each key with the arm's value and the baseline's value, as in "gradient.limit 1.0 for null".
 
-    A class appears by its name, or by the hash of its source if the names are equal.
+    A class is shown by its name, or by a hash of its source if both names are the same.
     """
     parts = []
     for key, values in keys.items():
@@ -72,7 +72,7 @@ def keys_text(keys: Keys) -> str:
 
 
 def _format_value(value: object, last: str) -> str:
-    """Format a value. last: the last part of its key, which tells names of classes and hashes from other values."""
+    """Format a config value. last: last part of its key, which shows whether it is a class name or a hash."""
     if isinstance(value, str):
         value = {SOURCE: value[:8], TARGET: value.rpartition(".")[2]}.get(last, value)
     return "none" if value is MISSING else value_text(value)
@@ -81,10 +81,10 @@ def _format_value(value: object, last: str) -> str:
 def arm_differences(
     configs: Mapping[str, Config], baseline: str, factor: Sequence[str], derivations: References
 ) -> list[ArmDifference]:
-    """Return the difference of every arm from the baseline. configs: a resolved config per arm.
+    """Return the difference between each arm and the baseline. configs: resolved config of each arm.
 
-    derivations: keys that are derived from others. Better baselines are not proposed if there are several factors,
-    because crossed factors separate their effects.
+    derivations: keys that are derived from other keys. If there are several factors, no better baselines are proposed,
+    because crossed factors already separate their effects.
     """
     said, varied = collect_listed_keys(configs)
     whole = {name: leaves(config) for name, config in configs.items()}
@@ -103,10 +103,10 @@ def arm_differences(
 
 
 def differences_of_arms(design: "Design", arms: Sequence[Arm]) -> list[ArmDifference]:
-    """Return the differences between the arms of a comparison and its baseline.
+    """Return the difference between each arm of a comparison and the baseline.
 
-    Empty if the baseline has no results, for a search, whose runs have a separate table, and for systems of other
-    toolkits, whose configs are unknown.
+    The list is empty if the baseline has no results, if the arms are runs of a search (which have a separate table), or
+    if they are systems of other toolkits (whose configs are unknown).
     """
     if design.baseline not in arms or is_search(arms) or design.layout.factor == [SYSTEM]:
         return []
@@ -125,14 +125,14 @@ def _diff(arm: Mapping[str, object], base: Mapping[str, object], follows: set[st
 
 
 def _names_class(key: str) -> bool:
-    """Return whether a key names a class or holds the hash of its source."""
+    """Return whether the value of a key is the name of a class or a hash of its source."""
     return key.rpartition(".")[2].startswith("_")
 
 
 def _find_contained(name: str, differ: Mapping[str, Keys]) -> list[str]:
-    """Return the arms whose difference is a proper part of this arm's difference, the largest first.
+    """Return the arms whose difference is a proper part of the difference of arm `name`, the largest first.
 
-    Names of classes and keys that the arm lacks do not count.
+    Class names do not count, nor do keys that an arm lacks.
     """
     brought = {
         arm: {key: values for key, values in keys.items() if not _names_class(key) and values[0] is not MISSING}
@@ -143,10 +143,10 @@ def _find_contained(name: str, differ: Mapping[str, Keys]) -> list[str]:
 
 
 def _find_unsaid(keys: Keys, typed: Sequence[str]) -> list[str]:
-    """Return the keys that the arm's name does not mention. typed: the keys and groups in its name.
+    """Return the differing keys that an arm's name does not mention. typed: keys and groups in its name.
 
-    A typed group mentions its class and the keys that only one of the two options has. It mentions a key of both
-    options only if this key is the whole difference.
+    A group in the name mentions its class, and keys that only the arm or only the baseline has. It mentions a key that
+    both have only if that is the only differing key.
     """
     alone = sum(not _names_class(key) for key in keys) == 1
 

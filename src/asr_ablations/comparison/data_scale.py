@@ -1,4 +1,4 @@
-"""Error rates against hours of training speech, for sweeps over data.subset or data.hours."""
+"""Relate error rates to hours of training speech, for sweeps over data.subset or data.hours."""
 
 import itertools
 import math
@@ -15,16 +15,16 @@ from asr_verdicts.one_arm import final_values
 from asr_verdicts.statistics.sample import mean_and_deviation
 
 SIZES = ("data.subset", "data.hours")
-"""Factors that set the hours of training speech."""
+"""Config keys that set the hours of training speech."""
 
 
 @dataclass(frozen=True)
 class ScalePoint:
-    """The metric of an arm on a set, as mean and standard deviation over n runs.
+    """The metric of an arm on a set: its mean and standard deviation over n runs.
 
-    - series: the arm's choices other than the hours
-    - hours: hours of training speech, from data.json; mean over runs
-    - doubling: change of the mean per doubling of the hours, since the next smaller hours; None for the smallest
+    - series: the arm's settings, except the hours of training speech
+    - hours: hours of training speech, according to data.json, averaged over runs
+    - doubling: change of the mean per doubling of the hours, relative to the next smaller point; None for the smallest
     """
 
     set: str
@@ -37,7 +37,7 @@ class ScalePoint:
 
 
 def data_scale(comparison: Comparison) -> list[ScalePoint]:
-    """Return a row per set, series and hours, in this order; empty without such a factor, or without a slope."""
+    """Return a row for each set, series and number of hours. Empty if the hours do not vary within any series."""
     if not any(within(key, SIZES) for key in comparison.design.layout.factor):
         return []
     measured = [_measure(arm, name, comparison.design.metric) for name in comparison.sets for arm in comparison.arms]
@@ -50,7 +50,7 @@ def data_scale(comparison: Comparison) -> list[ScalePoint]:
 
 
 def curves_of(points: Sequence[ScalePoint]) -> list[list[ScalePoint]]:
-    """Return the points of each set and series, sorted by hours. Of points with equal hours, the first is used."""
+    """Group points by set and series, and sort them by hours. Of points with equal hours, only the first is used."""
     curves: dict[tuple[str, str], dict[float, ScalePoint]] = {}
     for point in points:
         curves.setdefault((point.set, point.series), {}).setdefault(point.hours, point)
@@ -58,7 +58,7 @@ def curves_of(points: Sequence[ScalePoint]) -> list[list[ScalePoint]]:
 
 
 def crossings(points: Sequence[ScalePoint]) -> list[tuple[str, str, str, float]]:
-    """Return (set, series, other series, hours) where two curves cross, interpolated in the logarithm of the hours."""
+    """Return (set, series, other series, hours) for each crossing of two curves, interpolated over log-hours."""
     found = []
     for first, second in itertools.combinations(curves_of(points), 2):
         if first[0].set == second[0].set:
@@ -76,7 +76,7 @@ def _interpolate(curve: Sequence[ScalePoint], x: np.ndarray) -> np.ndarray:
 
 
 def _measure(arm: Arm, name: str, metric: Metric) -> ScalePoint | None:
-    """Return the point of an arm on a set, without a slope; None without results or recorded hours."""
+    """Measure an arm on a set, without `doubling`; None if results or hours of training were not recorded."""
     values = final_values(arm, name, metric)
     hours = [training.hours or 0.0 for run in arm.runs if (training := run.data.sets.get("train")) is not None]
     if not values or not hours or not all(hours):

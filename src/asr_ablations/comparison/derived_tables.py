@@ -1,4 +1,4 @@
-"""Tables for a comparison: sources of noise, gradient norms, loss against WER, searches, and word frequencies."""
+"""Compute additional tables: sources of noise, gradient norms, loss against WER, searches, and word frequencies."""
 
 import bisect
 import itertools
@@ -27,8 +27,8 @@ from asr_verdicts.statistics.mapsswe import error_places
 class NoiseSource:
     """The noise of an arm in which a single source of randomness varies (Bouthillier et al. 2021).
 
-    - deviation: the standard deviation of the WER as a fraction, over n runs
-    - share: the variance relative to the baseline, in which all sources vary, with a 95 % interval
+    - deviation: standard deviation of the WER (a fraction) over n runs
+    - share: variance relative to the baseline, in which all sources of randomness vary, with a 95 % interval
     """
 
     arm: str
@@ -38,7 +38,7 @@ class NoiseSource:
 
 
 def noise_sources(comparison: Comparison) -> list[NoiseSource]:
-    """Return a row per arm if the arms of a sweep differ only in their random seeds; empty for other sweeps."""
+    """Return a row for each arm if the arms differ only in random seeds; empty if they differ in anything else."""
     arms, baseline, set_ = comparison.arms, comparison.baseline, comparison.set
     words = [word for text in comparison.design.layout.changes.values() for word in text.split() if "=" in word]
     if not words or not all(word.startswith("seeds.") for word in words):
@@ -54,7 +54,7 @@ def noise_sources(comparison: Comparison) -> list[NoiseSource]:
         if name == baseline or not variances[baseline]:
             return None
         ratio, degrees = variances[name] / variances[baseline], (len(values[name]) - 1, len(whole) - 1)
-        low, high = (ratio / float(special.fdtri(*degrees, mass)) for mass in (0.975, 0.025))  # Fisher's F
+        low, high = (ratio / float(special.fdtri(*degrees, mass)) for mass in (0.975, 0.025))  # quantiles of F
         return Range(ratio, low, high)
 
     return [
@@ -64,10 +64,10 @@ def noise_sources(comparison: Comparison) -> list[NoiseSource]:
 
 @dataclass(frozen=True)
 class Gradients:
-    """The norm of the whole gradient before clipping, over the steps of one run, counted from 1.
+    """Statistics of the norm of the whole gradient before clipping, over all steps of a run, counted from 1.
 
     - median, high, largest: median, 95th percentile and maximum of the finite norms; largest_at: step of the maximum
-    - not_finite: number of steps with a norm that is not finite; diverged_at: the step whose loss was not finite
+    - not_finite: number of steps whose norm is not finite; diverged_at: step whose loss was not finite, or None
     """
 
     arm: str
@@ -82,7 +82,7 @@ class Gradients:
 
 
 def observed(arm: Arm) -> list[Record]:
-    """Return the runs of an arm whose gradients are shown: the first seed, and every diverged run."""
+    """Return the runs of an arm whose gradients are reported: the run of the first seed, and all diverged runs."""
     return [*arm.runs[:1], *arm.diverged]
 
 
@@ -105,7 +105,7 @@ def _measure_gradients(name: str, run: Record) -> Gradients | None:
 
 @dataclass(frozen=True)
 class Correlation:
-    """A correlation from −1 to 1, with its 95 % interval and the number of pairs."""
+    """A correlation coefficient from −1 to 1, with a 95 % interval. n: number of pairs."""
 
     value: float
     low: float
@@ -114,9 +114,9 @@ class Correlation:
 
 
 def spearman(x: Sequence[float], y: Sequence[float]) -> Correlation | None:
-    """Return Spearman's rank correlation; None with fewer than four pairs, or if x or y is constant.
+    """Return Spearman's rank correlation; None if there are fewer than four pairs, or if x or y is constant.
 
-    The interval is Fisher's, with variance 1.06 / (n − 3) for ranks (Fieller, Hartley & Pearson 1957).
+    The interval uses Fisher's transformation, with variance 1.06 / (n − 3) for ranks (Fieller, Hartley & Pearson 1957).
     """
     n = len(x)
     if n < 4 or min(np.ptp(x), np.ptp(y)) == 0:
@@ -129,14 +129,14 @@ def spearman(x: Sequence[float], y: Sequence[float]) -> Correlation | None:
 
 
 def _rank(values: Sequence[float]) -> np.ndarray:
-    """Return the ranks of values, from 1. Equal values have the mean of their ranks."""
+    """Return the ranks of values, starting at 1. Equal values get the mean of their ranks."""
     _, places, counts = np.unique(values, return_inverse=True, return_counts=True)
     return np.asarray((np.cumsum(counts) - (counts - 1) / 2)[places])
 
 
 @dataclass(frozen=True)
 class Point:
-    """The validation loss of a run in nats, and its WER as a fraction."""
+    """The validation loss (in nats) and the WER (as a fraction) of a run."""
 
     arm: str
     loss: float
@@ -145,7 +145,7 @@ class Point:
 
 @dataclass(frozen=True)
 class LossAgainstWer:
-    """Validation loss and WER of all runs. correlation: their rank correlation, if there is enough variation."""
+    """Validation loss and WER of all runs. correlation: their rank correlation; None if it is undefined."""
 
     name: str
     points: list[Point]
@@ -153,10 +153,10 @@ class LossAgainstWer:
 
 
 def loss_against_wer(arms: Sequence[Arm], test_sets: Sequence[str]) -> list[LossAgainstWer]:
-    """Correlate validation losses with WERs over all runs: a row per test set, and a row for the lowest values.
+    """Correlate validation losses with WERs over all runs: one row for each test set, and one for the lowest values.
 
-    The first rows take the loss of the last weights on the first validation set, and their WER on a test set. The last
-    row takes the lowest loss and the lowest WER of all validations. Empty if the arms minimise different losses.
+    For a test set, both values come from the last weights, with the loss on the first validation set. The last row
+    uses the lowest loss and the lowest WER of all validations. Empty if the arms minimise different losses.
     """
     names, runs = [arm.name for arm in arms for _ in arm.runs], [run for arm in arms for run in arm.runs]
     if len(different_losses(runs)) > 1:
@@ -181,7 +181,7 @@ def loss_against_wer(arms: Sequence[Arm], test_sets: Sequence[str]) -> list[Loss
 
 
 def lowest_validation(run: Record, metric: Metric) -> float | None:
-    """Return the lowest value of a metric at any validation; None if it was not recorded."""
+    """Return the lowest value of a metric over all validations of a run; None if it was not recorded."""
     return min(validation_values(run, metric), default=None)
 
 
@@ -189,8 +189,8 @@ def lowest_validation(run: Record, metric: Metric) -> float | None:
 class Hyperparameter:
     """A hyperparameter that a search varied.
 
-    - values: the value in each run, as numbers if possible; rates: the best validation WER of each run
-    - best: the index of the lowest rate; logarithmic: whether the search sampled on a logarithmic scale
+    - values: value in each run, as a number if possible; rates: best validation WER of each run
+    - best: index of the lowest rate; logarithmic: whether the search sampled values on a logarithmic scale
     """
 
     key: str
@@ -201,7 +201,7 @@ class Hyperparameter:
 
 
 def hyperparameters(comparison: Comparison) -> list[Hyperparameter]:
-    """Return the keys of the factor that vary between the runs of a search; empty with fewer than two such runs.
+    """Return the hyperparameters that vary between the runs of a search; empty if there are fewer than two runs.
 
     Diverged runs are left out.
     """
@@ -219,7 +219,7 @@ def hyperparameters(comparison: Comparison) -> list[Hyperparameter]:
 
 
 def ranked(arms: Sequence[Arm]) -> list[tuple[Arm, Record]]:
-    """Return the runs of a search with their arms, sorted by the metric that it minimises; diverged runs are last."""
+    """Return the runs of a search with their arms, sorted by best validation WER. Diverged runs come last."""
     tried = [(arm, run) for arm in arms for run in arm.results if run.searched]
     rates = [math.inf if (rate := run.summary.best_validation_wer) is None else rate for _, run in tried]
     return [tried[place] for place in np.argsort(rates, kind="stable")]
@@ -233,16 +233,16 @@ def _parse_numbers(texts: list[str]) -> list[float] | list[str]:
 
 
 MOST = (0, 2, 9)
-"""Maximum number of occurrences in training for words of each band except the last (Ambroszczyk2019 §2.2)."""
+"""Maximum number of times that training contains a word, for each band but the last (Ambroszczyk2019 §2.2)."""
 BANDS = ("never", "once or twice", "3 to 9 times", "more often")
 
 
 @dataclass(frozen=True)
 class WordFrequencies:
-    """The errors of an arm on a set, by how often training contains the words.
+    """The word errors of an arm on a set, grouped by how often training contains the word.
 
-    words: number of reference words in each of BANDS, as the mean over runs. wrong: the fraction of them that is
-    substituted or deleted in an alignment with the fewest errors; nan without words.
+    words: number of reference words in each band, averaged over runs. wrong: fraction of these words that were
+    substituted or deleted, in an alignment with the fewest errors; nan if the band has no words.
     """
 
     arm: str
@@ -252,7 +252,7 @@ class WordFrequencies:
 
 
 def word_frequencies(arms: Sequence[Arm], sets: Sequence[str]) -> list[WordFrequencies]:
-    """Return a row per arm and set, for arms whose runs recorded how often training contains each word.
+    """Return a row for each set and arm whose runs all recorded how often training contains each word.
 
     Empty if training contains every word at least three times, as in the built-in corpus with 300 words.
     """
@@ -267,7 +267,7 @@ def word_frequencies(arms: Sequence[Arm], sets: Sequence[str]) -> list[WordFrequ
 
 
 def _count_words(run: Record, name: str) -> np.ndarray | None:
-    """Count words and wrong words of a run on a set (2, bands); None if their frequencies in training are unknown."""
+    """Count the words and the wrong words in each band, (2, bands); None if frequencies in training are unknown."""
     rows = [row for row in run.utterances if row["set"] == name]
     training_counts = run.data.training_counts
     if not rows or training_counts is None:
@@ -281,6 +281,6 @@ def _count_words(run: Record, name: str) -> np.ndarray | None:
         for word in words:
             counts[0, bands[word]] += 1
         for place in error_places(row["reference"], row["hypothesis"]):
-            if place % 2:  # odd places are words of the reference, and even ones are insertions
+            if place % 2:  # odd places are reference words; even places are insertions
                 counts[1, bands[words[place // 2]]] += 1
     return counts

@@ -1,4 +1,4 @@
-"""Compare the runs in folders: group them into arms, judge the evidence, and record each look at the results."""
+"""Compare the runs in folders: group them into arms, assess the evidence, and record each look at the results."""
 
 import time
 from collections.abc import Sequence
@@ -39,14 +39,14 @@ def compare_folders(folders: Sequence[Path], options: Options) -> Comparison:
 
 
 def with_warnings(comparison: Comparison, more: Sequence[str] = ()) -> Comparison:
-    """Add warnings about baselines and times to a comparison, and the warnings in `more`."""
+    """Add the warnings in `more`, and warnings about baselines and missing times, to a comparison."""
     differences = differences_of_arms(comparison.design, comparison.arms)
     proposals = [difference.proposal for difference in differences if difference.proposal]
     return replace(comparison, warnings=[*comparison.warnings, *proposals, *untimed_warnings(comparison), *more])
 
 
 def lay_out(records: Records, options: Options, plan: VerdictPlan | None) -> Layout[Arm] | None:
-    """Group runs into the arms of their plan or list; None without either, because the factor then defines the arms."""
+    """Group runs into the arms of a plan or list. Without either, return None, because a factor defines the arms."""
     if plan is not None:
         return _lay_out_plan(records, plan)
     runs = [*records.runs, *records.diverged]
@@ -59,7 +59,7 @@ def lay_out(records: Records, options: Options, plan: VerdictPlan | None) -> Lay
 
 
 def planned_arms(plan: VerdictPlan, records: Records) -> tuple[list[Arm], list[str]]:
-    """Return a plan's arms with their runs in the order of seeds, and warnings about runs outside the plan."""
+    """Return a plan's arms with their runs sorted by seed, and warnings about runs outside the plan."""
     arms, taken = [], set()
     results = [*records.runs, *records.diverged]
     for planned in plan.arms:
@@ -90,7 +90,7 @@ def _belongs(config: Config, content: Config, plan: VerdictPlan) -> bool:
 
 
 def lay_out_list(runs: Sequence[AnyRun], options: Options) -> Layout[Choice[AnyRun]] | None:
-    """Group runs into the arms of their list; None for runs without a list.
+    """Group runs into the arms that their sweep lists; None if the sweep does not list arms.
 
     Raises ConfoundedError if an arm differs from the baseline in more keys than the list changes.
     """
@@ -112,7 +112,7 @@ def lay_out_list(runs: Sequence[AnyRun], options: Options) -> Layout[Choice[AnyR
 
 
 def _lay_out_plan(records: Records, plan: VerdictPlan) -> Layout[Arm]:
-    """Group runs into the arms of a plan. If the arms come from a list, the plan contains their changes."""
+    """Group runs into the arms of a plan. For listed arms, the plan also contains their changes."""
     arms, warnings = planned_arms(plan, records)
     runs = [run for arm in arms for run in arm.results]
     declared = declaration(runs)
@@ -126,12 +126,12 @@ def _lay_out_plan(records: Records, plan: VerdictPlan) -> Layout[Arm]:
 
 @dataclass(frozen=True)
 class SweepsBeside:
-    """The other sweeps in the outputs folder of a compared sweep. sweep: the compared sweep's folder."""
+    """All other sweeps in the outputs folder that contains a compared sweep. sweep: the compared sweep's folder."""
 
     sweep: Path
 
     def seed_noise(self, like: Record, set_: str, metric: str) -> SeedNoise | None:
-        """Measure the seed noise of a metric on a test set of `like`; None if the hash of the set is unknown."""
+        """Measure the seed noise of a metric in other sweeps, on a test set of run `like`; None if unknown."""
         if (sha256 := like.data.hash(set_)) is None:
             return None
         total, folder = like.value(set_, TOTALS.get(metric, "")), like.folder.resolve()
@@ -146,11 +146,11 @@ class SweepsBeside:
 
 
 def gather(folders: Sequence[Path], records: Records) -> Evidence:
-    """Decide which test the evidence in folders allows.
+    """Decide which statistical test the runs in folders allow.
 
-    It is the fixed-length test if a sweep's first launch declared all its runs, all of them have ended, none was added,
-    and this is the first look. Otherwise the user may have looked at any time, so the interval has to stay valid for
-    any number of looks. Raises UnreadableFileError for a damaged record of looks.
+    It is the fixed-length test if a sweep's first launch declared all its runs, all of them have ended, no runs were
+    added, and this is the first look. Otherwise the user may have looked at any time, so the interval must be valid for
+    any number of looks. Raises UnreadableFileError if the record of looks is damaged.
     """
     models, folder = _list_models(records), folders[0]
     history = SweepsBeside(folder)
@@ -160,7 +160,7 @@ def gather(folders: Sequence[Path], records: Records) -> Evidence:
     planned = _compare_with_declaration(folders, models)
     if planned is not None:
         return Evidence(ANYTIME, planned, number, history=history)
-    if earlier_looks:  # at part of a sweep's runs, or at the evaluations of other models
+    if earlier_looks:  # earlier looks saw only some runs of the sweep, or evaluations of other models
         reason = f"there were earlier looks, at other runs ({number - 1})"
         return Evidence(ANYTIME, reason, number, complete=True, history=history)
     return Evidence(FIXED, "all declared runs have ended", number, complete=True, history=history)
@@ -171,14 +171,14 @@ def _list_models(records: Records) -> list[str]:
 
 
 def _compare_with_declaration(folders: Sequence[Path], models: Sequence[str]) -> str | None:
-    """Return how the runs differ from the runs that the first launch declared; None if they are the same.
+    """Return how the runs differ from the runs that the sweep's first launch declared; None if they do not differ.
 
-    Evaluations always agree, because their models were trained before the first evaluation.
+    Evaluations never differ, because their models were trained before the first evaluation.
     """
     if all(folder.name == EVALUATIONS for folder in folders):
         return None
     if len(folders) > 1:
-        return "several folders were put together"
+        return "the runs come from several folders"
     wanted = declared(folders[0])
     if wanted is None:
         return UNDECLARED.reason
@@ -190,7 +190,7 @@ def _compare_with_declaration(folders: Sequence[Path], models: Sequence[str]) ->
 
 
 def _record_look(folder: Path, records: Records, comparison: Comparison) -> list[str]:
-    """Record this look if the comparison has verdicts with p-values; return a warning if recording fails."""
+    """Record a look at the results if any verdict has a p-value. Return a warning if the look cannot be recorded."""
     if all(verdict.p is None for verdict in comparison.verdicts):
         return []
     first = comparison.verdicts[0]

@@ -1,4 +1,4 @@
-"""Seed noise of a test set, measured on earlier sweeps, and the number of seeds that a comparison needs."""
+"""Measure seed noise on a test set in earlier sweeps, and compute the number of seeds that a comparison needs."""
 
 import json
 import math
@@ -20,11 +20,11 @@ from asr_verdicts.statistics.seed_noise import SeedNoise, pooled_deviation
 def measure_seed_noise(
     outputs: Path, sha256: str, name: str, metric: str, total: float | None, but: frozenset[Path] = frozenset()
 ) -> SeedNoise | None:
-    """Measure the seed noise of a metric on the test set with this hash, from the sweeps in the folder `outputs`.
+    """Measure the seed noise of a metric on the test set with hash `sha256`, in all sweeps in the folder `outputs`.
 
-    The runs are finished and belong to arms with two or more seeds that agree in everything else; None without such
-    arms. total: words or characters of the set, if known. but: sweep folders to ignore. Arms that a plan stopped early
-    are ignored, because a plan stops arms with similar seeds first.
+    Only finished runs of arms with two or more seeds are used; None if there are none. Arms that a plan stopped early
+    are ignored, because a plan tends to stop arms with little seed noise early. total: number of words or characters in
+    the test set, if known. but: sweep folders to ignore.
     """
     arms: dict[str, dict[int, tuple[float, Path]]] = {}
     most: dict[Path, int] = {}
@@ -54,7 +54,7 @@ def measure_seed_noise(
 
 
 def content_but_seed(run: Record) -> str:
-    """Return a text with everything that determines a run's results except the seed."""
+    """Return a string that is the same for all runs that differ only in their seed."""
     same = {key: value for key, value in determining(run.config).items() if key != "seed"}
     return json.dumps([same, run.data.hash("train"), run.environment.behaviour], sort_keys=True)
 
@@ -62,8 +62,8 @@ def content_but_seed(run: Record) -> str:
 def planned_looks(most: int) -> tuple[int, ...]:
     """Return the numbers of runs per arm at which a plan looks at the results.
 
-    They are 3, 5, 8, 12, 20, then 1.6 times the previous number, and finally `most`. A look shortly before the last is
-    left out.
+    The numbers are 3, 5, 8, 12, 20, then 1.6 times the previous number, and finally `most`. Numbers between 85 % of
+    `most` and `most` are left out.
     """
     looks = [3, 5, 8, 12, 20]
     while looks[-1] < most:
@@ -72,22 +72,22 @@ def planned_looks(most: int) -> tuple[int, ...]:
 
 
 MOST_SEEDS = 2**20
-"""Upper limit on the proposed number of seeds."""
+"""Upper limit on the number of seeds that a proposal may contain."""
 
 
 def seeds_to_find(difference: float, deviation: float, level: float, power: float = 0.8) -> int:
-    """Return the seeds per arm with which Welch's test finds a true difference with probability `power`.
+    """Return the number of seeds per arm with which Welch's test detects a true difference with probability `power`.
 
-    deviation: standard deviation over seeds, in the difference's unit. The test looks once, at two-sided `level`.
-    Variation between speakers is ignored.
+    deviation: standard deviation over seeds, in the unit of `difference`; level: two-sided significance level of a
+    single test. Variation between speakers is ignored.
     """
     return _count_seeds(lambda runs: _reach(runs, deviation, level / 2, 1 - power) <= abs(difference))
 
 
 def seeds_to_equal(margin: float, deviation: float, level: float, power: float = 0.8) -> int:
-    """Return the seeds per arm with which equal arms are shown to be equal within ± margin with probability `power`.
+    """Return the number of seeds per arm that shows equal arms to be equal within ± margin with probability `power`.
 
-    The two one-sided tests have this `level` each. deviation: as for `seeds_to_find`.
+    deviation: standard deviation over seeds, in the unit of `margin`; level: level of each of two one-sided tests
     """
     return _count_seeds(lambda runs: _reach(runs, deviation, level, (1 - power) / 2) <= margin)
 

@@ -1,4 +1,4 @@
-"""The cost until a run reaches an accuracy, the accuracy at a given cost, and ratios of times."""
+"""Measure the cost at which a run reaches a given accuracy, the accuracy at a given cost, and ratios of times."""
 
 import itertools
 import math
@@ -20,14 +20,14 @@ from asr_verdicts.statistics.intervals import Range
 from asr_verdicts.statistics.sample import mean_and_deviation
 
 VALIDATIONS = 3
-"""The median of this many validations must reach a target, so that luck does not suffice (Baunsgaard2020 §4.1.2)."""
+"""The median of this many validations must reach a target, because one value may be luck (Baunsgaard2020 §4.1.2)."""
 
 AXES = {"seconds": "time/seconds", "steps": "step", "audio_hours": "time/audio_hours", "epochs": "epoch"}
-"""Kinds of costs, with their columns in metrics.csv, which counts steps and epochs from 0."""
+"""Kinds of cost, each with its column in metrics.csv. Columns count steps and epochs from 0."""
 
 
 class Ratio(NamedTuple):
-    """A ratio of geometric means, with its 95 % interval over runs. The ends are None if an arm has a single run."""
+    """A ratio of geometric means with a 95 % interval over runs. low, high: None if there is no interval."""
 
     value: float
     low: float | None
@@ -37,10 +37,11 @@ class Ratio(NamedTuple):
 def ratio_of_times(
     arm: Sequence[float], baseline: Sequence[float], *, itself: bool = False, level: float = 0.05
 ) -> Ratio | None:
-    """Return the ratio of an arm's time to the baseline's time; None without times, or for a time of 0.
+    """Return the ratio of an arm's time to the baseline's time; None if any time is missing or 0.
 
-    arm, baseline: times of the runs, in any unit. itself: whether both are the same runs, which need no interval. Other
-    load on a machine multiplies times, so the interval is Welch's on logarithms, with confidence 1 − `level`.
+    arm, baseline: times of all runs, in the same unit. itself: whether the arm is the baseline, which needs no
+    interval. Other load on a machine multiplies times, so the interval is Welch's interval of the logarithms, with
+    confidence 1 − `level`.
     """
     if min(arm, default=0) <= 0 or min(baseline, default=0) <= 0:
         return None
@@ -54,7 +55,7 @@ def ratio_of_times(
 
 
 def ratio_text(ratio: Ratio | Range | None) -> str:
-    """Format a ratio, with its interval if it has one."""
+    """Format a ratio with its interval, if any, or "NA" if there is no ratio."""
     if ratio is None:
         return "NA"
     interval = "" if ratio.low is None or ratio.high is None else f" ({ratio.low:.2f} to {ratio.high:.2f})"
@@ -62,7 +63,7 @@ def ratio_text(ratio: Ratio | Range | None) -> str:
 
 
 class Validation(NamedTuple):
-    """The value of a metric at a validation. spent: the costs up to then, by kind; None if not recorded."""
+    """The value of a metric at a validation. spent: cost of training until then, by kind; None if not recorded."""
 
     value: float
     spent: dict[str, float | None]
@@ -73,7 +74,7 @@ def validations(
 ) -> list[Validation]:
     """Return all validations that logged the column `key`. metrics: rows of metrics.csv.
 
-    hours: hours of audio per epoch, for rows that did not record the hours.
+    hours: hours of audio per epoch, for rows that did not record the hours of audio so far
     """
     logged = [(value, row) for row in metrics if (value := row.get(key)) is not None and not math.isnan(value)]
     return [Validation(value, _read_costs(row, hours)) for value, row in logged]
@@ -90,7 +91,7 @@ def _read_costs(row: Mapping[str, float | None], hours: float | None) -> dict[st
 def curve(run: Record, metric: Metric) -> list[Validation]:
     """Return the metric and the costs at every validation of a run.
 
-    If a validation did not log the hours of audio, they are computed from the run's total, as epochs are equally long.
+    If a validation did not log the hours of audio, they are computed from the run's total, assuming equal epochs.
     """
     epochs, hours = run.summary.epochs, run.summary.audio_hours_seen
     per_epoch = hours / epochs if epochs and hours else None
@@ -98,7 +99,7 @@ def curve(run: Record, metric: Metric) -> list[Validation]:
 
 
 def validation_values(run: Record, metric: Metric) -> list[float]:
-    """Return the values of a metric on the first validation set, in order."""
+    """Return the values of a metric on the first validation set, at all validations of a run."""
     key = metric.curve_key(validation_set(run))
     return [value for row in run.metrics if (value := row.get(key)) is not None]
 
@@ -110,15 +111,15 @@ def running_medians(curve: Sequence[Validation]) -> list[float]:
 
 
 def time_to_accuracy(curve: Sequence[Validation], target: float) -> Validation | None:
-    """Return the first validation whose running median reaches the target, if any (TTA in Baunsgaard2020 §4.1.2)."""
+    """Return the first validation whose running median reaches the target, or None (TTA in Baunsgaard2020 §4.1.2)."""
     reached = zip(curve[VALIDATIONS - 1 :], running_medians(curve), strict=True)
     return next((validation for validation, value in reached if value <= target), None)
 
 
 def choose_targets(curves: Sequence[Sequence[Validation]]) -> list[float]:
-    """Choose up to three targets: reached by every run, by half of the runs, and by the best run only.
+    """Choose up to three targets, which every run, half of the runs, and only the best run reach.
 
-    They are rounded up to thousandths.
+    The targets are rounded up to thousandths.
     """
     floors = sorted(min(medians) for curve in curves if (medians := running_medians(curve)))
     chosen = (floors[-1], floors[len(floors) // 2], floors[0]) if floors else ()
@@ -127,11 +128,11 @@ def choose_targets(curves: Sequence[Sequence[Validation]]) -> list[float]:
 
 @dataclass(frozen=True)
 class TimeToAccuracy:
-    """The cost of a run until `metric` on the validation set reached `target`. Costs are None if it never did.
+    """The cost of training a run until `metric` on the validation set reached `target`; None if it never did.
 
-    - seconds, audio_hours: training time, and amount of audio seen
-    - cost: price in the currency of hardware.price_per_hour; None without a price
-    - chosen: whether the target was chosen from the runs' curves, because none was declared
+    - seconds, audio_hours: training time, and hours of audio used
+    - cost: price in the currency of hardware.price_per_hour; None if no price is set
+    - chosen: whether the target was chosen from the runs' curves, because no target was declared
     """
 
     arm: str
@@ -152,7 +153,7 @@ def times_to_accuracy(comparison: Comparison) -> list[TimeToAccuracy]:
 
 
 def times_of_arms(arms: Sequence[Arm], metric: Metric, targets: Sequence[float]) -> list[TimeToAccuracy]:
-    """Return a row for every run and target. Without targets, they are chosen from the curves."""
+    """Return a row for every run and target. If `targets` is empty, targets are chosen from the runs' curves."""
     curves = [(arm, run, curve(run, metric)) for arm in arms for run in arm.runs]
     ordered = sorted(targets, reverse=True) if targets else choose_targets([points for _, _, points in curves])
     times = []
@@ -166,7 +167,7 @@ def times_of_arms(arms: Sequence[Arm], metric: Metric, targets: Sequence[float])
 
 
 def price_per_hour(run: Record) -> float | None:
-    """Return the price of a run's machine per hour, from the run's config; None without a price."""
+    """Return the hourly price of a run's machine, according to the run's config; None if it is not set."""
     price = (run.config.get("hardware") or {}).get("price_per_hour")
     return None if price is None else float(price)
 
@@ -184,19 +185,20 @@ def untimed_warnings(comparison: Comparison) -> list[str]:
 
 
 def relative_time(times: Sequence[TimeToAccuracy], arm: str, baseline: str, target: float) -> Ratio | None:
-    """Return the ratio of an arm's time to the baseline's time until a target.
+    """Return the ratio of an arm's time to the baseline's time until both reach a target.
 
-    None if a seed of either did not reach it, because the mean of the other seeds would be too optimistic.
+    None if a run of the arm or of the baseline did not reach it, because the mean time of the runs that did reach it
+    would be too optimistic.
     """
     at_target = [time for time in times if time.target == target]
     seconds = [[time.seconds or 0.0 for time in at_target if time.arm == name] for name in (arm, baseline)]
-    return ratio_of_times(*seconds, itself=arm == baseline)  # None for a time of 0
+    return ratio_of_times(*seconds, itself=arm == baseline)  # None if a time is 0
 
 
 def at_equal_cost(arms: Sequence[Arm], metric: Metric) -> list[Json]:
-    """Return the validation metric of each arm at equal cost: at the largest budget that every run has spent.
+    """Return the validation metric of each arm at equal cost, which is the largest budget that every run has spent.
 
-    A row has arm, axis (the kind of cost), budget, and mean and deviation over n seeds.
+    Each row contains arm, axis (the kind of cost), budget, and the mean and standard deviation over n seeds.
     """
     curves = {arm.name: [curve(run, metric) for run in arm.runs] for arm in arms}
     rows = []
@@ -220,6 +222,6 @@ def at_budget(curve: Sequence[Validation], axis: str, budget: float) -> float | 
 
 
 def spent_by_all(curves: Sequence[Sequence[Validation]], axis: str) -> float | None:
-    """Return the largest cost of this kind that every curve has reached; None if a curve did not record it."""
+    """Return the largest cost of the kind `axis` that every curve has reached; None if a curve did not record it."""
     ends = [curve[-1].spent[axis] if curve else None for curve in curves]
     return min((end for end in ends if end is not None), default=None) if None not in ends else None

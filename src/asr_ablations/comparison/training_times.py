@@ -1,4 +1,4 @@
-"""Seconds per epoch, scaling over processes (Ambroszczyk2019 §2.1, §2.5), and whether times can be compared."""
+"""Measure epoch times and scaling over processes (Ambroszczyk2019 §2.1, §2.5), and check if times are comparable."""
 
 import itertools
 import json
@@ -22,13 +22,13 @@ COLUMN = "train/epoch_seconds"
 
 @dataclass(frozen=True)
 class EpochTimes:
-    """Seconds per epoch of an arm. The first epoch counts separately: it fills caches, tunes kernels, and has another
-    order with order=sortagrad. For runs of a single epoch, all values are about the first epoch.
+    """Seconds per epoch of an arm. The first epoch is separate, because it fills caches and tunes kernels, and because
+    order=sortagrad changes its order. If a run has only one epoch, that epoch counts as a later epoch.
 
-    - first: mean of the first epoch over runs; None if a run has a single epoch
-    - epochs: number of later epochs of all runs; mean: mean over runs of the mean of a run's later epochs
+    - first: mean time of the first epoch over runs; None if any run has only one epoch
+    - epochs: number of later epochs in all runs; mean: mean over runs of the mean time of a run's later epochs
     - over_epochs: standard deviation within a run, pooled over runs; over_runs: standard deviation of the runs' means
-    - ratio: mean relative to the baseline
+    - ratio: `mean` relative to the baseline
     """
 
     arm: str
@@ -42,18 +42,18 @@ class EpochTimes:
 
 
 def epoch_seconds(run: Record) -> list[float]:
-    """Return the seconds of training in every epoch, in order; empty if they were not recorded."""
+    """Return the training time of every epoch in seconds; empty if the run did not record it."""
     return [value for row in run.metrics if (value := row.get(COLUMN)) is not None]
 
 
 def steady_seconds(run: Record) -> float | None:
-    """Return the mean seconds per epoch from the second epoch on; for a single epoch, its seconds."""
+    """Return the mean time of an epoch in seconds, without the first epoch unless it is the only one."""
     seconds = epoch_seconds(run)
     return float(np.mean(seconds[1:] or seconds)) if seconds else None
 
 
 def epoch_times(arms: Sequence[Arm], baseline: str) -> list[EpochTimes]:
-    """Return a row for each arm with recorded times."""
+    """Return a row for each arm whose runs recorded epoch times."""
     means = {arm.name: _list_steady_seconds(arm.runs) for arm in arms}
     rows = []
     for arm in arms:
@@ -87,14 +87,14 @@ BATCH = ("batch.size", "batch.seconds", "batch.accumulate")
 
 @dataclass(frozen=True)
 class Scaling:
-    """The times of n runs with the same number of processes, in a series of otherwise equal runs.
+    """Epoch times of n runs with the same number of processes. A series varies only the number of processes.
 
-    - series: the keys and values that distinguish the series from others, "" for a single series
-    - device: GPU or CPU; batch: the batch size of one process, as text
-    - epoch_seconds: mean over runs, from the second epoch on; deviation: over runs, None for a single run
+    - series: keys and values that distinguish this series from other series, or "" if there is only one
+    - device: GPU or CPU; batch: batch size of one process, as text
+    - epoch_seconds: mean time of an epoch after the first; deviation: standard deviation over runs, or None if n is 1
     - audio_hours_per_second: training speed of all processes together
-    - speed_up: epoch time with the fewest processes relative to this one; efficiency: speed-up as a share of its ideal
-    - price: price of an epoch in the currency of hardware.price_per_hour; None without a price
+    - speed_up: ratio of the epoch time with the fewest processes to this time; efficiency: its share of the ideal ratio
+    - price: price of an epoch in the currency of hardware.price_per_hour; None if no price is set
     """
 
     series: str
@@ -111,10 +111,10 @@ class Scaling:
 
 
 def scaling(arms: Sequence[Arm]) -> list[Scaling]:
-    """Return a row for each series and number of processes; empty if all runs have the same number.
+    """Return a row for each series and number of processes; empty if all runs have the same number of processes.
 
-    In strong scaling, the batch of a process shrinks as their number grows. Such series are used if there are no
-    series with a constant batch.
+    Series in which each process has the same batch size (weak scaling) are preferred. If there are none, the batch size
+    may depend on the number of processes (strong scaling).
     """
     runs = [run for arm in arms for run in arm.runs if steady_seconds(run)]
     series = _group_series(runs, ()) or _group_series(runs, BATCH)
@@ -127,9 +127,9 @@ def scaling(arms: Sequence[Arm]) -> list[Scaling]:
 
 
 def processes(run: Record) -> int:
-    """Return the number of processes that trained together, one per GPU.
+    """Return the number of processes that trained a run, one per GPU.
 
-    If the run's record lacks it, as at W&B, the config determines it, and gpus=auto counts as one process.
+    If the run did not record it, as at W&B, it is taken from the config, where gpus=auto counts as one process.
     """
     ranks, gpus = run.summary.ranks or run.config.get("ranks"), run.config.get("gpus")
     if ranks:
@@ -138,15 +138,16 @@ def processes(run: Record) -> int:
 
 
 def device(run: Record) -> str:
-    """Return the kind of device of a run: GPU or CPU."""
+    """Return the kind of device that trained a run: GPU or CPU."""
     gpus = run.config.get("gpus", "auto")
     return "GPU" if (run.environment.hardware.gpus if gpus == "auto" else int(gpus)) else "CPU"
 
 
 def _group_series(runs: Sequence[Record], apart_from: tuple[str, ...]) -> list[dict[int, list[Record]]]:
-    """Group runs that differ only in seed, number of processes and the keys in `apart_from`, and then by number.
+    """Group runs that differ only in seed, number of processes and the keys in `apart_from`.
 
-    Return the groups with several numbers and one batch size for each number.
+    A group contains runs by number of processes. Only groups with several numbers, and with a single batch size for
+    each number, are returned.
     """
     groups: dict[str, dict[int, list[Record]]] = {}
     for run in runs:
@@ -161,7 +162,7 @@ def _select_content(run: Record, apart_from: tuple[str, ...]) -> dict[str, objec
 
 
 def _name_series(runs: Sequence[Record]) -> list[str]:
-    """Name each run by the keys, with values, in which the runs differ."""
+    """Name each run after the keys and values in which the runs differ."""
     rests = [{**_select_content(run, BATCH), "device": device(run)} for run in runs]
     keys = [key for key in rests[0] if len({json.dumps(rest.get(key)) for rest in rests}) > 1] if rests else []
     return [", ".join(f"{key}={value_text(rest.get(key))}" for key in keys) for rest in rests]
@@ -216,7 +217,7 @@ def ran_together(arms: Sequence[Arm]) -> bool:
 
 def _is_close(run: Record, other: Record) -> bool:
     if run.environment.resumed or other.environment.resumed:
-        return False  # because a resumed run ran at several times
+        return False  # a resumed run did not train at a single time
     starts = [datetime.fromisoformat(str(each.environment.started)).timestamp() for each in (run, other)]
     machines = [each.environment.hardware for each in (run, other)]
     same = len({(each.processor, each.cores, each.threads, *each.gpus) for each in machines}) == 1

@@ -1,4 +1,4 @@
-"""Read runs from Weights & Biases, which stores a part of their records."""
+"""Read runs from Weights & Biases, which stores only parts of their records."""
 
 import json
 import os
@@ -37,28 +37,28 @@ from asr_verdicts.record import (
 )
 from asr_verdicts.statistics.procedures import FIXED
 
-IDENTITY = "identity"  # key of the run's id in a config at W&B
+IDENTITY = "identity"  # config key at W&B whose value is the run's id
 UNCHECKED = (
-    "the runs were read from Weights & Biases, which does not store fingerprints of data, versions of behaviour, code, "
-    "hardware or earlier looks; differences in these are unknown"
+    "the runs were read from Weights & Biases, which does not store data fingerprints, code, behaviour versions, "
+    "hardware or earlier looks; differences in them are not detected"
 )
 RETRIES = 4
-"""Attempts to reach W&B's server, which take half a minute; W&B's default, 20, takes a quarter of an hour."""
+"""Attempts to reach the W&B server. Four take half a minute; W&B's default of 20 would take a quarter of an hour."""
 WITHOUT_UTTERANCES = (
-    "the runs lack an artifact of utterances (logger.artifacts=[utterances]), so verdicts rest on seeds only"
+    "some runs did not upload their utterances (logger.artifacts=[utterances]), so verdicts are based on seeds only"
 )
 TRAINING = (None, "", "train")  # W&B job types of runs that can be arms; older runs have no job type
 STATES: dict[str, UnfinishedState] = {"running": "running", "killed": "interrupted", "preempting": "interrupted"}
 """W&B's states of runs that have no result but did not fail."""
 
 ApiRun: TypeAlias = Any
-"""A run from wandb.Api, with id, name, state, job_type, config, summary, scan_history(), logged_artifacts()."""
+"""A run from wandb.Api, with id, name, state, job_type, config, summary, scan_history() and logged_artifacts()."""
 
 
 def fetch(path: str) -> tuple[Records, Evidence]:
-    """Return the runs of a group at W&B, and their evidence. path: entity/project/group.
+    """Read the runs of a group at W&B. Return their records and the evidence. path: entity/project/group.
 
-    Raises UsageError if the path has another form, if W&B refuses the request, or if the group has no runs.
+    Raises UsageError if the path does not have this form, if W&B refuses the request, or if the group has no runs.
     """
     if not re.fullmatch("[^/]+/[^/]+/[^/]+", path):
         raise UsageError(f"wandb={path}: expected wandb=entity/project/group")
@@ -81,7 +81,7 @@ def fetch(path: str) -> tuple[Records, Evidence]:
 
 
 def from_runs(runs: Iterable[ApiRun]) -> Records:
-    """Return records of finished and diverged trainings, and the states of other trainings.
+    """Return the records of finished and diverged training runs, and the states of unfinished training runs.
 
     Evaluations and comparisons, which are also runs at W&B, are ignored.
     """
@@ -98,7 +98,7 @@ def from_runs(runs: Iterable[ApiRun]) -> Records:
 
 
 def trainings(runs: Iterable[ApiRun]) -> list[ApiRun]:
-    """Return the runs that can be arms, sorted by the second of their start, then by the name of their folder."""
+    """Return the training runs, sorted by start time (in whole seconds) and then by folder name."""
     return sorted(
         (run for run in runs if run.job_type in TRAINING),
         key=lambda run: (str(read_folder(run).get("started", "")), str(run.name), str(run.config.get(IDENTITY, ""))),
@@ -106,12 +106,12 @@ def trainings(runs: Iterable[ApiRun]) -> list[ApiRun]:
 
 
 def read_folder(run: ApiRun) -> Json:
-    """Return the data from a run's folder that the logger sent: start, place in the sweep, declaration, speakers."""
+    """Return data that the logger sent from the run folder: start, place in the sweep, declaration, speakers."""
     return dict(json.loads(run.summary.get(RECORD) or "{}"))
 
 
 def evidence_of(runs: Iterable[ApiRun], records: Records) -> Evidence:
-    """Return the evidence of runs, as `gather` does for folders, but W&B does not know earlier looks."""
+    """Decide which statistical test the runs allow, like `gather` for folders. W&B does not record earlier looks."""
     arms = trainings(runs)
     seen = evidence(str(run.config.get(IDENTITY)) for run in arms)
     declared = {tuple(read_folder(run).get("declared") or ()) for run in arms}
@@ -121,7 +121,7 @@ def evidence_of(runs: Iterable[ApiRun], records: Records) -> Evidence:
 
 
 def to_record(run: ApiRun) -> Record:
-    """Return a run's record with the parts that W&B stores.
+    """Convert a W&B run to a record, which contains only the parts that W&B stores.
 
     Raises UsageError if another program or version logged the run, because its rates might not be in percent.
     """
@@ -129,7 +129,7 @@ def to_record(run: ApiRun) -> Record:
     history = [as_fractions(row) for row in run.scan_history()]
     recorded = read_folder(run)
     if not recorded and run.state == "finished":
-        raise UsageError(f"run {run.name}: its summary lacks `{RECORD}`, so this version did not log it")
+        raise UsageError(f"run {run.name}: its summary lacks `{RECORD}`, so another program or version logged it")
     sets = {
         name: SetContent(speakers=speakers, in_training={"speakers": in_training})
         for name, (speakers, in_training) in recorded.get("speakers", {}).items()
@@ -149,7 +149,7 @@ def to_record(run: ApiRun) -> Record:
 
 
 def nested(config: Config) -> Config:
-    """Restore the nested form of a config that was logged with plain keys.
+    """Restore the nested structure of a config that was logged with dotted keys.
 
     `rnn: lstm` becomes the class in conf/rnn/lstm.yaml, and `optimizer.lr` becomes the key `lr` of `optimizer`.
     """
@@ -176,7 +176,7 @@ def _restore(group: str, value: object) -> object:
 
 
 def _download_utterances(run: ApiRun) -> list[UtteranceRow]:
-    """Return the rows of a run's table of utterances; empty if it was not sent to W&B."""
+    """Download a run's table of utterances and return its rows; empty if the run did not upload the table."""
     for artifact in run.logged_artifacts():
         if artifact.type == "utterances":
             with tempfile.TemporaryDirectory() as folder:
@@ -186,7 +186,7 @@ def _download_utterances(run: ApiRun) -> list[UtteranceRow]:
 
 
 def _read_summary(run: ApiRun, config: Config, history: Sequence[Config]) -> Summary:
-    """Return the parts of summary.json that were logged, such as final/<set>/<metric> and the best validation WER."""
+    """Rebuild a run's summary from values that it logged, such as final/<set>/<metric> and the validation WER."""
     sets: dict[str, dict[str, float]] = {}
     for key, value in ChainMap(*reversed(history)).items():
         kind, _, rest = key.partition("/")
@@ -206,6 +206,6 @@ def _read_summary(run: ApiRun, config: Config, history: Sequence[Config]) -> Sum
 
 
 def _read_metrics(row: Mapping[str, object]) -> dict[str, float | None]:
-    """Return a row of metrics.csv. The training step is trainer/global_step, because W&B's _step counts log calls."""
+    """Convert a logged row to a row of metrics.csv. The step is trainer/global_step, because _step counts log calls."""
     numbers = {key: float(value) for key, value in row.items() if isinstance(value, (int, float))}
     return {**numbers, "step": numbers.get("trainer/global_step")}

@@ -26,25 +26,25 @@ from asr_verdicts.config import SHA256
 from asr_verdicts.errors import UsageError, choices
 from asr_verdicts.terminal import harmless_line
 
-KINDS = {bool: "true or false", int: "a number", float: "a number", str: "a text", list: "a list", dict: "keys"}
+KINDS = {bool: "true or false", int: "a number", float: "a number", str: "a string", list: "a list", dict: "keys"}
 
 
 def check_targets(cfg: DictConfig) -> None:
-    """Resolve a config. Raise UsageError if a group has no class, or a class that no file of conf/ names."""
+    """Resolve a config. Raise UsageError if a group has no class, or has a class that no file in conf/ names."""
     try:
-        # the typed words stay as they are: a ${…} in them refers to other keys than the list of words
+        # overrides are not resolved, because they are recorded as the user typed them
         if isinstance(words := cfg._get_node("overrides"), Node) and words._is_interpolation():
             cfg.overrides = OmegaConf.to_container(words._dereference_node(), resolve=False)
         OmegaConf.resolve(cfg)
     except OmegaConfBaseException as error:
         raise UsageError(one_line(error)) from error
     content: dict[str, Any] = OmegaConf.to_container(cfg)  # type: ignore[assignment]
-    content.pop("overrides", None)  # nothing is built from the typed words, which may contain ${…}
+    content.pop("overrides", None)  # nothing is built from overrides, which may contain ${…}
     for group, node in content.items():
         null = null_option(group) if group in groups() else None
         if isinstance(read_every_key().get(group), dict) and not isinstance(node, dict):
             raise expect_keys(group, node)
-        if null and isinstance(node, dict) and "_target_" not in node:  # as after +penalty.scale=1
+        if null and isinstance(node, dict) and "_target_" not in node:  # for example after +penalty.scale=1
             raise UsageError(f"{', '.join(f'{group}.{name}' for name in node)}: {group}={null} has no such key")
         if group in groups() and not isinstance(node, dict) and (node is not None or null is None):
             raise choices(group, node, f"an option of conf/{group}")
@@ -53,7 +53,7 @@ def check_targets(cfg: DictConfig) -> None:
 
 
 def _record_sources(node: object) -> None:
-    """Store the source hash of each user's class in its node. Raise UsageError if another hash is there already."""
+    """Store the source hash of each user's class in its node. Raise UsageError if the node has a different hash."""
     if not isinstance(node, (DictConfig, ListConfig)) or node._is_none() or node._is_missing():
         return
     for key in list(node) if isinstance(node, DictConfig) else range(len(node)):
@@ -71,7 +71,7 @@ def _record_sources(node: object) -> None:
 
 
 def one_line(error: Exception) -> str:
-    """Return the message of an error from composing or resolving a config in one line, reworded if it is cryptic."""
+    """Return the message of a config error in one line. Cryptic messages of Hydra are reworded."""
     if isinstance(typed := getattr(error, "override", None), str):  # an error of Hydra's grammar
         text = quote_word(format_override(*typed.split("=", 1)) if "=" in typed else typed)
         return harmless_line(f"{typed}: Hydra cannot read this value; to pass it as text, quote it twice: {text}")
@@ -89,7 +89,7 @@ def read_content(node: DictConfig) -> dict[str, object]:
 
 
 def build(node: DictConfig, *positional: object, **keywords: object) -> Any:
-    """Build the object of a config node. Raise UsageError for wrong values and for classes that conf/ does not name."""
+    """Build the object that a config node describes. Raise UsageError for wrong values and for untrusted classes."""
     from hydra.errors import InstantiationException
     from hydra.utils import get_object, instantiate
 
@@ -98,8 +98,8 @@ def build(node: DictConfig, *positional: object, **keywords: object) -> Any:
     check_trusted(str(key) if key in groups() else None, options)
     for value, line in _compare_kinds(str(key), options):
         if isinstance(value, bool) or value != value or (KINDS[bool] in line and value is not None):
-            raise UsageError(line)  # torch would misread it: true as 1, any text as true
-    logging.getLogger(get_object.__module__).disabled = True  # Hydra would also log each error, in two lines
+            raise UsageError(line)  # torch would misread it: true as 1, any string as true
+    logging.getLogger(get_object.__module__).disabled = True  # otherwise Hydra would log each error a second time
     for target in list_targets(options):
         try:
             get_object(target)
@@ -117,17 +117,17 @@ def build(node: DictConfig, *positional: object, **keywords: object) -> Any:
         return instantiate(_remove_hashes(options), *positional, _convert_="all", **keywords)
     except InstantiationException as error:
         cause = error.__cause__
-        if isinstance(cause, UsageError):  # its message is complete
+        if isinstance(cause, UsageError):  # its message needs no rewording
             raise cause from None
         if isinstance(cause, (ValueError, TypeError, AttributeError, OverflowError)):
             raise UsageError(reword_error(key or "", options, keywords, cause)) from cause
         if cause is not None and is_lack_of_memory(cause):
-            raise cause from None  # not a user's mistake: the check of all arms skips this model
+            raise cause from None  # not a user's mistake; the check of all arms then skips this model
         raise
 
 
 def _remove_hashes(node: Any) -> Any:
-    """Remove the hashes of sources and files at any depth, because classes do not take them as arguments."""
+    """Remove source and file hashes at any depth of a node, because classes do not accept them as arguments."""
     if isinstance(node, dict):
         hashes = {SOURCE_HASH, *(f"{key}{SHA256}" for key in node)}
         return {key: _remove_hashes(value) for key, value in node.items() if key not in hashes}
@@ -135,11 +135,11 @@ def _remove_hashes(node: Any) -> Any:
 
 
 def reword_error(group: object, options: Mapping[str, object], parts: Mapping[str, object], error: Exception) -> str:
-    """Reword an error of a class or of torch so that it names the key that the user typed.
+    """Reword an error message of a class or of torch to begin with the config key that caused the error.
 
-    parts: other arguments of the class, by group. A message that begins with a key, such as `channels=0: …`, gets the
-    full key, such as `convolutions.1.channels=0: …`. Other messages follow the keys whose values they mention, or else
-    the class. For a TypeError and the like, the first value is named whose type differs from the one in conf/.
+    parts: other arguments of the class, by group. If a message begins with a short key, such as `channels=0: …`, the
+    key is completed, as in `convolutions.1.channels=0: …`. Other messages get a prefix: the keys whose values they
+    mention, or else the class. If the error is not a ValueError, a value whose type differs from conf/ is reported.
     """
     message, nodes = str(error), {str(group or ""): options}
     for name, part in parts.items():
@@ -149,7 +149,7 @@ def reword_error(group: object, options: Mapping[str, object], parts: Mapping[st
     leaves = [leaf for name, node in nodes.items() for leaf in _leaves(node, name)]
     first, is_key, rest = message.partition("=")
     if is_key and (names := [(key, value) for key, value in leaves if key.rpartition(".")[2] == first]):
-        # of several keys with this name, prefer one whose value is mentioned
+        # if several keys have this name, prefer a key whose value the message mentions
         return f"{next((key for key, value in names if rest.startswith(f'{value}')), names[0][0])}={rest}"
     kinds = [kind for name, node in nodes.items() for kind in _compare_kinds(name, node)]
     for value, line in kinds:
@@ -160,7 +160,7 @@ def reword_error(group: object, options: Mapping[str, object], parts: Mapping[st
 
 
 def _compare_kinds(group: str, options: Mapping[str, object]) -> list[tuple[object, str]]:
-    """List values whose type differs from the one in the file of the chosen option, each with an error line."""
+    """List values whose type differs from the type in the chosen option's file, each with an error message."""
     nodes = options_by_name(group).values() if group in groups() else ()
     same = [node for node in nodes if node["_target_"] == options.get("_target_") and node.keys() <= options.keys()]
     longest = max(map(len, same), default=0)
@@ -195,6 +195,6 @@ def _leaves(node: object, prefix: str = "") -> Iterator[tuple[str, object]]:
 
 
 def _mentions(message: str, value: object) -> bool:
-    """Return whether a message contains a value, or an entry of a list, as a word."""
+    """Return whether a message contains a value, or an entry of a list, as a whole word."""
     texts = ["NoneType" if entry is None else str(entry) for entry in (value if isinstance(value, list) else [value])]
     return any(re.search(rf"(?<![\w.-]){re.escape(text)}(?![\w.])", message) for text in texts)

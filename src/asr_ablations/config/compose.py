@@ -1,4 +1,4 @@
-"""Compose configs with Hydra, resolve ${…} in them, and refuse words and keys that a command does not read."""
+"""Compose configs with Hydra, resolve ${…} in them, and refuse overrides and keys that a command does not read."""
 
 import copy
 import re
@@ -40,23 +40,23 @@ from asr_verdicts.errors import UsageError, choices
 LOGGER_LIST = re.compile(r"logger=\[([\w\s,]*)\]")
 CONDITIONS = re.compile(r"conditions=(?:\[([\w\s,]*)\]|(\w+))")
 REFUSED = re.compile(r"Could not override '([^'@]+)'|Error merging override (\w+)=(.*)")
-"""Matches two messages of Hydra: an unknown key (with the advice to add it), and a value in place of keys."""
+"""Matches two of Hydra's error messages: for an unknown key, and for a value where keys are expected."""
 
 
 def look_up_in(conf: Path) -> None:
     """Register the functions that configs call as ${…}. ${characters_of:<language>} reads an alphabet in `conf`.
 
-    A process composes all its configs from one folder conf/, except to reproduce a run with its recorded code.
+    A process normally uses only one folder of configs, but two if it reproduces a run with the recorded code.
     """
     alphabets.cache_clear()
-    # launchers pickle this function with the configs of their jobs, so it may hold nothing but the folder
+    # launchers pickle this function together with their jobs' configs, so it must not contain more than the folder
     OmegaConf.register_new_resolver("characters_of", partial(characters_of, conf), replace=True)
     OmegaConf.register_new_resolver("sha256_of_weights", sha256_of_weights, replace=True)
     OmegaConf.register_new_resolver("sha256_of", sha256_of, replace=True)
 
 
 def characters_of(conf: Path, language: object) -> str:
-    """Return the characters of a language's alphabet. Raise UsageError if no file spells them out."""
+    """Return the characters of a language's alphabet. Raise UsageError if no file in conf/alphabet lists them."""
     spelled = alphabets(conf)
     if str(language) not in spelled:
         raise choices("data.language", language, [*spelled, "or any language with alphabet=derived"])
@@ -65,27 +65,27 @@ def characters_of(conf: Path, language: object) -> str:
 
 @cache
 def alphabets(conf: Path) -> dict[str, str]:
-    """Return the alphabets that files in conf/alphabet spell out, by language."""
+    """Return the characters that each file in conf/alphabet lists, by language."""
     nodes = {file.stem: yaml.safe_load(file.read_text("utf-8")) for file in sorted((conf / "alphabet").glob("*.yaml"))}
     characters = {language: str(node.get("characters", "")) for language, node in nodes.items()}
     return {language: spelled for language, spelled in characters.items() if spelled and "${" not in spelled}
 
 
 class Repository(CachingConfigRepository):
-    """Reads the config files of a search path and the nodes stored by plugins, each of them once.
+    """Reads the config files on a search path, and config nodes that plugins store, but each of them only once.
 
-    primary: the file of conf/ on which the command's or the user's file builds. defaults: lists of files by overrides.
+    primary: file in conf/ that the command's or the user's file extends. defaults: Hydra's defaults lists by overrides.
     """
 
     primary: str | None = None
 
     def __init__(self, search_path: ConfigSearchPath) -> None:
-        self.delegate = ConfigRepository(search_path)  # the base class would copy one with all its nodes
+        self.delegate = ConfigRepository(search_path)  # the base class would copy it with all its nodes
         self.cache: dict[str, ConfigResult | None] = {}
         self.defaults: dict[tuple[object, ...], DefaultsList] = {}
 
     def load_config(self, config_path: str) -> ConfigResult | None:
-        """Return a copy of a file's content, because Hydra merges into it. Raise UsageError if it is not YAML."""
+        """Return a copy of a config file's contents, which Hydra may modify. Raise UsageError if it is not YAML."""
         try:
             return copy.deepcopy(super().load_config(config_path))
         except (yaml.YAMLError, UnicodeDecodeError) as error:
@@ -104,19 +104,19 @@ class Repository(CachingConfigRepository):
 
 
 class Loader(ConfigLoaderImpl):
-    """Replaces Hydra's loader: reads each file once, and refuses keys that the command does not read."""
+    """Replaces Hydra's config loader. It reads each file only once, and refuses keys that the command does not read."""
 
     def __init__(self, config_search_path: ConfigSearchPath) -> None:
         path = config_search_path.get_path()
         folders = [Path(str(element.path).removeprefix("file://")).resolve() for element in path]
         for folder in (folder for folder in list_user_folders() if folder.resolve() not in folders):
-            path.insert(len(path) - 1, SearchPathElement("variants", f"file://{folder}"))  # Hydra's own stays last
+            path.insert(len(path) - 1, SearchPathElement("variants", f"file://{folder}"))  # Hydra's folder stays last
         super().__init__(config_search_path)
         self._repositories: dict[tuple[str | None, str], Repository] = {}
         self._merged: dict[tuple[int, str], DictConfig] = {}
 
     def load_configuration(self, *words: Any, **options: Any) -> DictConfig:
-        """Compose a config. Raise UsageError for a key that the command does not read, and name the nearest keys."""
+        """Compose a config. Raise UsageError, which lists similar keys, for a key that the command does not read."""
         try:
             cfg: DictConfig = super().load_configuration(*words, **options)
         except ConfigCompositionException as error:
@@ -133,7 +133,7 @@ class Loader(ConfigLoaderImpl):
     ) -> tuple[list[Override], CachingConfigRepository]:
         parsed = OverridesParser.create().parse_overrides(overrides=choose_conditions(separate_loggers(overrides)))
         paths = [str(override.value()) for override in parsed if override.get_key_element() == "hydra.searchpath"]
-        key = config_name, str(paths[:1])  # Hydra ignores further ones
+        key = config_name, str(paths[:1])  # Hydra ignores all but the first
         if key not in self._repositories:
             repository = Repository(self.config_search_path)
             self._process_config_searchpath(config_name, parsed, repository)
@@ -148,14 +148,14 @@ class Loader(ConfigLoaderImpl):
 
     def _compose_config_from_defaults_list(self, defaults: list[ResultDefault], repo: IConfigRepository) -> DictConfig:
         self._defaults = defaults
-        key = id(repo), repr(defaults)  # Hydra sets the values of the command line later
+        key = id(repo), repr(defaults)  # Hydra applies values from the command line later
         if key not in self._merged:
             self._merged[key] = super()._compose_config_from_defaults_list(defaults, repo)
         return copy.deepcopy(self._merged[key])
 
 
 def _refuse_file(config_name: str | None, repository: Repository) -> None:
-    """Raise UsageError for a file whose base would override its values, or whose logging would call a function."""
+    """Raise UsageError if a file puts /config after _self_, or if its logging section would call a function."""
     if (loaded := repository.load_config(config_name) if config_name else None) is None:
         return
     names = [getattr(entry, "path", None) for entry in loaded.defaults_list or []]
@@ -167,7 +167,7 @@ def _refuse_file(config_name: str | None, repository: Repository) -> None:
 
 
 def separate_loggers(overrides: list[str]) -> list[str]:
-    """Give each logger of logger=[a,b] a separate key, because Hydra would merge their files."""
+    """Replace logger=[a,b] by overrides with a separate key for each logger, because Hydra would merge their files."""
     words: list[str] = []
     for word in overrides:
         match = LOGGER_LIST.fullmatch(word)
@@ -177,7 +177,7 @@ def separate_loggers(overrides: list[str]) -> list[str]:
 
 
 def choose_conditions(overrides: list[str]) -> list[str]:
-    """Put the file of each condition of conditions=[a,b] under condition.<name>, unless another word does so."""
+    """For each condition in conditions=[a,b], add an override that loads its file, unless there is already one."""
     words = list(overrides)
     for match in filter(None, map(CONDITIONS.fullmatch, overrides)):
         for name in dict.fromkeys(filter(None, map(str.strip, (match[1] or match[2] or "").split(",")))):
@@ -190,8 +190,8 @@ def choose_conditions(overrides: list[str]) -> list[str]:
 def _refuse(override: Override, repository: Repository) -> None:
     """Raise UsageError for an override without a key, for ~key, and for a group set to a number, null or a list.
 
-    After ~key, a class would use a default that no config shows. For a group, Hydra itself would print a traceback for
-    a number or null, and merge the files of a list into one.
+    After ~key, a class would use a default value that the config does not show. If a group is set to a number or null,
+    Hydra prints a traceback. If it is set to a list, Hydra merges the files.
     """
     key = override.key_or_group
     if not key:
@@ -205,7 +205,7 @@ def _refuse(override: Override, repository: Repository) -> None:
 
 
 def list_files(repo: IConfigRepository, overrides_list: list[Override], **options: Any) -> DefaultsList:
-    """Call Hydra's `create_defaults_list` once for all arms with the same files: it takes half the time of an arm."""
+    """Cache Hydra's defaults list for arms with the same files. It takes half of the time needed to compose an arm."""
     if not isinstance(repo, Repository):
         return create_defaults_list(repo, overrides_list=overrides_list, **options)
     groups = [override for override in overrides_list if repo.group_exists(override.key_or_group)]
@@ -216,7 +216,7 @@ def list_files(repo: IConfigRepository, overrides_list: list[Override], **option
 
 
 def use_loader() -> None:
-    """Make Hydra compose with `Loader` from now on. There is no plugin for this, so two names in Hydra are replaced."""
+    """Make Hydra use `Loader` from now on. Hydra has no plugin for this, so two names in its modules are replaced."""
     hydra_core.ConfigLoaderImpl = Loader  # type: ignore[misc]
     hydra_loader.create_defaults_list = list_files  # type: ignore[assignment]
 
@@ -224,7 +224,7 @@ def use_loader() -> None:
 def compose(
     conf: Path, overrides: Sequence[str], *, name: str, folder: Path | None, with_hydra: bool = False
 ) -> DictConfig:
-    """Compose the file `name` of conf/, or of `folder` (as with -cd). with_hydra: keep the keys of Hydra itself."""
+    """Compose the file `name` in `conf`, or in `folder` (as with -cd). with_hydra: whether to keep Hydra's own keys."""
     if folder is not None and not folder.is_dir():
         raise UsageError(f"{folder}: there is no such folder; the config was composed from its {name}.yaml")
     look_up_in(conf)
@@ -238,14 +238,14 @@ def compose(
 
 
 def compose_arm(context: HydraContext, config: DictConfig, overrides: Sequence[str], number: int) -> DictConfig:
-    """Compose and resolve one arm of a sweep for a launcher, without the keys of Hydra itself."""
+    """Compose and resolve one arm of a sweep for a launcher, without Hydra's own keys."""
     cfg = context.config_loader.load_sweep_config(config, list(overrides))
     hydra = HydraConfig.instance()
     outer = hydra.cfg
     try:
         with open_dict(cfg):
             cfg.hydra.job.num = number
-            hydra.set_config(cfg)  # for values like ${hydra:job.num}
+            hydra.set_config(cfg)  # to resolve values such as ${hydra:job.num}
             if cfg.get("sweep", "") is None:
                 cfg.sweep = sweep_name(config.hydra)
             del cfg["hydra"]
@@ -256,7 +256,7 @@ def compose_arm(context: HydraContext, config: DictConfig, overrides: Sequence[s
 
 
 def sweep_name(hydra: HydraConf | DictConfig | None) -> str:
-    """Return a sweep's name: its file, or the overrides of its command line; ALONE for a single run."""
+    """Return a sweep's name: the name of its config file, or else its overrides; ALONE for a single run."""
     if hydra is None or hydra.mode != RunMode.MULTIRUN:
         return ALONE
     return str(hydra.job.config_name) if hydra.job.config_name != "config" else short_name(hydra.overrides.task)

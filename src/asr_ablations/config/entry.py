@@ -1,4 +1,4 @@
-"""Start a command with Hydra. A mistake of the user is reported in one line instead of a traceback."""
+"""Start commands with Hydra, and report a user's mistake in one line instead of a traceback."""
 
 import functools
 import os
@@ -33,9 +33,9 @@ from asr_verdicts.errors import UsageError
 
 
 def arrange_words(words: Sequence[str], config_name: str) -> list[str]:
-    """Put Hydra's options before the overrides, because its parser refuses overrides on both sides of an option.
+    """Move Hydra's options before all overrides, because its parser refuses overrides on both sides of an option.
 
-    Raise UsageError for a word that is neither an option nor an override. config_name: file of the command in conf/.
+    Raise UsageError for an argument that is neither an option nor an override. config_name: the command's file in conf/
     """
     if {"-sc", "--shell-completion"}.intersection(words):
         return list(words)
@@ -62,9 +62,9 @@ def arrange_words(words: Sequence[str], config_name: str) -> list[str]:
 
 
 def _print_help(words: list[str], config_name: str) -> bool:
-    """Print the version or the help, if asked for, and return whether this was done.
+    """Print the version or the help if the user requests it. Return whether something was printed.
 
-    If overrides are typed with --help, Hydra shows the composed config instead.
+    If --help is combined with overrides, Hydra shows the composed config instead.
     """
     if words == ["--version"]:
         print(version())
@@ -82,17 +82,17 @@ def _print_help(words: list[str], config_name: str) -> bool:
 
 
 Task = Callable[[Any], object]
-"""A function that runs a command, for one config or for all configs of a sweep."""
+"""A function that runs a command for one config, or for all configs of a sweep."""
 
 
 def entry(
     config_name: str, checked: Callable[[Any], None] = check, *, continues: bool = False
 ) -> Callable[[Task], Task]:
-    """Decorate `task(cfg)` to make it a command. Without an argument it composes the config from the command line.
+    """Turn `task(cfg)` into a command. If it is called without a config, it composes one from the command line.
 
-    - config_name: file of the command in conf/
+    - config_name: the command's file in conf/
     - checked: function that checks a config; the default checks training configs
-    - continues: whether an interrupted command continues if it is typed again
+    - continues: whether the same command continues its work after an interruption
     """
 
     def decorate(task: Task) -> Task:
@@ -107,17 +107,17 @@ def entry(
                     cfg.sweep = sweep_name(invocation)
                 if invocation is not None:
                     _refuse_sweep_file(invocation)
-                checked(cfg)  # before the task imports torch, so that wrong values are reported at once
+                checked(cfg)  # before the task imports torch, to report wrong values at once
                 return task(cfg)
             except Exception as error:
                 raise _CarriedError(error) from None
 
         @functools.wraps(task)
         def main(cfg: DictConfig | None = None) -> object:
-            # Spinning OpenMP threads can be 15 times slower on a shared machine. torch reads this when it is imported.
+            # Spinning OpenMP threads can be 15 times slower on a shared machine. torch reads this on import.
             os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-            # Batches of different lengths leave gaps in GPU memory that other batches do not fit. Also read at import.
-            if "PYTORCH_CUDA_ALLOC_CONF" not in os.environ:  # the name in older versions
+            # Batches of different lengths leave gaps in GPU memory that do not fit other batches. Also read on import.
+            if "PYTORCH_CUDA_ALLOC_CONF" not in os.environ:  # the variable's name in older versions of torch
                 os.environ.setdefault("PYTORCH_ALLOC_CONF", "expandable_segments:True")
             handle_on_a_stack_of_their_own()
             if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
@@ -133,10 +133,10 @@ def entry(
                 return command(cfg)
             except _CarriedError as carried:
                 error = _explain(carried.error) if isinstance(carried.error, UsageError) else carried.error
-            except (Exception, KeyboardInterrupt, Stopped) as raised:  # by Hydra or a launcher
+            except (Exception, KeyboardInterrupt, Stopped) as raised:  # raised by Hydra or a launcher
                 error = _explain(raised)
             if isinstance(error, LeaseHeldError):
-                print(f"{error}: wait until it has ended; the same command then continues", file=sys.stderr)
+                print(f"{error}: wait until the run has ended; the same command then continues", file=sys.stderr)
                 sys.exit(LEASE_HELD_EXIT_CODE)
             if (exit_code := getattr(error, "exit_code", None)) is not None:
                 sys.exit(exit_code)  # a run diverged or arms failed, and the reasons have been printed
@@ -148,14 +148,14 @@ def entry(
 
 
 class _CarriedError(BaseException):
-    """Carries an error of the task through Hydra, which would print a traceback for any Exception."""
+    """Carries a task's exception through Hydra, which would print a traceback for any Exception."""
 
     def __init__(self, error: Exception) -> None:
         self.error = error
 
 
 def _refuse_sweep_file(hydra: HydraConf | DictConfig) -> None:
-    """Raise UsageError if a sweep's file is used without -m, unless the command line sets all keys that it varies."""
+    """Raise UsageError if a sweep file is used without -m, unless overrides set all keys that the file varies."""
     typed_keys = {word.partition("=")[0].lstrip("+") for word in hydra.overrides.task}
     varied = set(hydra.sweeper.get("params") or ()) - typed_keys
     if varied and hydra.mode == RunMode.RUN:
@@ -164,9 +164,9 @@ def _refuse_sweep_file(hydra: HydraConf | DictConfig) -> None:
 
 
 def _explain(error: BaseException) -> BaseException:
-    """Return a UsageError of one line for a mistake in the command line or in a user's file, else the same error."""
+    """Convert an error to a one-line UsageError if the command line or a user's file caused it; else return it."""
     if isinstance(error, RuntimeError) and str(error).startswith("Invalid plugin"):
-        return UsageError(f"hydra.launcher, hydra.sweeper: {error}; expected one that --help names")
+        return UsageError(f"hydra.launcher, hydra.sweeper: {error}; expected one that --help lists")
     if not isinstance(error, (UsageError, HydraException, OmegaConfBaseException, yaml.YAMLError, UnicodeDecodeError)):
         return error
     return stop_before(error) or UsageError(one_line(error))

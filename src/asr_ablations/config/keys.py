@@ -20,25 +20,25 @@ READS = {
     "prepare": ("data", "alphabet", "features", "model", "outputs"),
 }
 """Groups and keys of a training config that a command reads, by the command's file in conf/. Commands without an entry
-read all of them.
+read all keys of their file.
 """
 FREE = ("ablation", "hydra")
-"""Keys whose content is checked by other code."""
+"""Keys whose contents other modules check."""
 REFERENCE = re.compile(r"\$\{([\w.]+)\}")
 NEAREST = 2
-"""Maximum number of keys to propose in place of a wrong one."""
+"""Maximum number of keys that an error message proposes in place of a wrong key."""
 ELSEWHERE = {
     "epochs": "max_epochs", "learning_rate": "optimizer.lr", "bs": "batch.size", "accumulate_grad_batches":
     "batch.accumulate", "ckpt_path": "weights", "checkpoint_path": "weights", "finetune": "weights", "devices": "gpus",
     "num_workers": "workers", "hidden_size": "width", "hidden_dim": "width", "callbacks": "stopping",
     "gradient_clip_val": "gradient.limit", "experiment_name": "sweep", "experiment": "-cd sweeps -cn <name>",
 }  # fmt: skip
-"""Names of other templates and toolkits, each with the key or words to type here."""
+"""Key names in other templates and toolkits, each with the key or arguments to type here."""
 
 
 @cache
 def read_keys(primary: str) -> tuple[dict[str, object], frozenset[str]]:
-    """Return the keys (with values) and the groups that a file of conf/ sets, including the files it builds on."""
+    """Return the keys (with values) and the groups that a file in conf/ sets, including files that it extends."""
     content = yaml.safe_load((CONF / f"{primary}.yaml").read_text(encoding="utf-8"))
     plain = {key: value for key, value in content.items() if key not in ("defaults", "hydra")}
     chosen: frozenset[str] = frozenset()
@@ -72,7 +72,7 @@ def expect_keys(key: str, value: object) -> UsageError:
 
 
 def print_unread(cfg: DictConfig, primary: str) -> None:
-    """Print the typed keys that this command does not read, but a training does."""
+    """Print the keys on the command line that training reads, but this command does not."""
     words: list[str] = OmegaConf.to_container(cfg.overrides)  # type: ignore[assignment]
     typed = dict.fromkeys(word.lstrip("+").partition("=")[0] for word in words)
     others = [key for key in typed if not key.startswith("hydra") and key.split(".")[0] not in READS[primary]]
@@ -108,7 +108,7 @@ def refuse_unread(cfg: DictConfig, primary: str, defaults: Iterable[ResultDefaul
 
 
 def refuse_key(key: str, primary: str) -> UsageError:
-    """Return the error for a key that a command does not read. It names the nearest keys, or options to add."""
+    """Return the error for a key that a command does not read, which lists similar keys or options to add."""
     if files := sorted((CONF / key).glob("*.yaml")):
         if any(key in read_keys(file.stem)[1] for file in CONF.glob("*.yaml")):
             return UsageError(f"{key}: this command does not use conf/{key}")
@@ -120,7 +120,7 @@ def refuse_key(key: str, primary: str) -> UsageError:
 
 
 def propose_keys(key: str, names: Collection[str]) -> str:
-    """Return text that proposes keys in place of a wrong one. Its last part may be right, as in lr for optimizer.lr."""
+    """Return a message that proposes similar keys, such as keys with the same last part: optimizer.lr for lr."""
     others = [name for name in names if name != key and not name.startswith(f"{key}.") and "._" not in name]
     last = key.rpartition(".")[2]
     usual = [name for name in (ELSEWHERE.get(last, ""),) if name in others or name.startswith("-")]

@@ -11,17 +11,17 @@ from asr_verdicts.errors import choices
 LARGEST_SEED = 2**63 - 1
 """Largest signed 64-bit integer. Random generators refuse larger seeds or map them to smaller ones."""
 MOST_PROCESSES = 1024
-"""Maximum number of threads or processes of a run. More would hang a machine before it prints an error."""
+"""Maximum number of threads or processes of a run. More would hang the machine before an error is printed."""
 MOST_IN_A_BATCH = 10**6
 """Maximum number of utterances, or seconds of audio, in a batch."""
 LONGEST = 10**6
-"""Maximum minutes between checkpoints and seconds between utilisation samples, because timers overflow."""
+"""Maximum minutes between checkpoints, and seconds between utilisation samples. Timers overflow at larger values."""
 PRECISIONS = (32, 16, "bf16", "16-master", "16-true", "bf16-true")
 WHOLE = {
     "seed": (0, LARGEST_SEED), "max_epochs": (1, 10**6), "nodes": (1, 10**4), "workers": (0, MOST_PROCESSES),
     "batch.accumulate": (1, MOST_IN_A_BATCH), "transcripts.utterances": (1, None),
 }  # fmt: skip
-"""Bounds of whole numbers. Components check the other keys that they use, such as width and layers."""
+"""Bounds of integer keys. Other keys, such as width and layers, are checked by the components that use them."""
 WHOLE_OR_NULL = {
     **{f"seeds.{name}": (0, LARGEST_SEED) for name in ("init", "order", "augment", "dropout")},
     "ranks": (1, MOST_PROCESSES), "threads": (1, MOST_PROCESSES), "transcripts.every": (1, None),
@@ -50,7 +50,7 @@ def check(cfg: DictConfig) -> None:
             raise choices("batch.seconds", seconds, f"null because of batch.size={size}, or batch.size=null")
     for key in ("weights_parts", "weights_sha256"):
         if cfg.weights is None and cfg[key] is not None:
-            raise choices(key, cfg[key], "null, or weights=<run folder or .ckpt> as well")
+            raise choices(key, cfg[key], "null, unless weights=<run folder or .ckpt> is set")
     if cfg.weights_parts is not None and not (OmegaConf.is_list(cfg.weights_parts) and cfg.weights_parts):
         raise choices("weights_parts", cfg.weights_parts, "null, or a list like [convolutions, recurrent.0]")
     if cfg.best not in FIGURES:

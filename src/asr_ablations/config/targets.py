@@ -1,10 +1,10 @@
-"""Decide which classes a config may build, so that a config from somebody else cannot run arbitrary code.
+"""Decide which classes a config may build, because a config from another person must not run arbitrary code.
 
-Only classes that a file of conf/ or of a user's folder names are built. A user's folder has the layout of conf/, and
-its files may name classes of the user. There are two ways to set it:
-- the option -cd or the environment variable ASR_ABLATIONS_CONF (folders, separated as in PATH);
-- an installed package with an entry point in the group `asr_ablations.components`: the dotted name of a folder.
-A node with a user's class stores the hash of its source in `_source_`, which is part of the identity of a run.
+A class is built only if a file in conf/ or in a user's folder names it. A user's folder has the same layout as conf/,
+and its files may name the user's own classes. There are two ways to register such a folder:
+- the option -cd or the environment variable ASR_ABLATIONS_CONF (folders separated as in PATH);
+- an installed package with an entry point in the group `asr_ablations.components`: the dotted name of the folder.
+A config node with a user's class stores a hash of the class's source in `_source_`, as part of a run's identity.
 """
 
 import os
@@ -23,20 +23,20 @@ from asr_ablations.tools.files import CONF
 from asr_verdicts.errors import UsageError
 
 SOURCE_HASH = "_source_"
-"""Key with the source hash of a user's class. It is set automatically and is not an argument of the class."""
+"""Key for the source hash of a user's class. It is set automatically, and is not an argument of the class."""
 MARKS = ("_target_", "_partial_", SOURCE_HASH)
-"""Keys with an underscore that may occur in a node. Hydra has more, which could pass arguments that no option has."""
+"""Allowed keys that begin with an underscore. Hydra's other keys of this kind could pass undeclared arguments."""
 GROUP = re.compile(r"\$\{(\w+)\}")
 """Matches a value that refers to another group."""
 BORROWED = re.compile(r"/(\w+)@")
-"""Matches an entry of a defaults list that puts an option of another group below a key."""
+"""Matches an entry in a defaults list that places an option of another group below a key."""
 FOLDERS = "ASR_ABLATIONS_CONF"
-"""Environment variable with the user's folders. Processes that train an arm inherit it."""
+"""Environment variable that lists the user's folders. Processes that train an arm inherit it."""
 ENTRY_POINTS = "asr_ablations.components"
 RECORDED = ("asr_ablations", "asr_benchmarks", "torch", "torchaudio", "pytorch_lightning")
 """Packages whose source is not hashed, because each run records their version and commit."""
 YAML: type[yaml.SafeLoader] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-"""The loader of libyaml if installed, because it is ten times as fast and every run waits for it."""
+"""libyaml's loader if available, because it is ten times as fast, and every run waits for it."""
 
 
 @cache
@@ -46,14 +46,14 @@ def groups() -> list[str]:
 
 @cache
 def contents_by_name(group: str) -> dict[str, dict[str, object]]:
-    """Return the files of a group by name. A file holds a node, or keys of the whole config that include the node."""
+    """Return the contents of a group's files by option name. A file contains a node, or keys of the whole config."""
     folders = [folder / group for folder in (CONF, *list_user_folders())]
     return {file.stem: _read(file) for folder in folders for file in sorted(folder.glob("*.yaml"))}
 
 
 @cache
 def options_by_name(group: str) -> dict[str, dict[str, object]]:
-    """Return the node of each option of a group; options without a class are left out."""
+    """Return the config node of each option of a group. Options without a class are left out."""
     contents = contents_by_name(group)
     nodes = {name: content if "_target_" in content else content.get(group) for name, content in contents.items()}
     return {name: node for name, node in nodes.items() if isinstance(node, dict) and "_target_" in node}
@@ -61,7 +61,7 @@ def options_by_name(group: str) -> dict[str, dict[str, object]]:
 
 @cache
 def null_option(group: str) -> str | None:
-    """Return the option that sets the group to null, or None without such an option."""
+    """Return the option that sets the group to null, or None if there is no such option."""
     contents = contents_by_name(group).items()
     return next((name for name, content in contents if group in content and content[group] is None), None)
 
@@ -70,7 +70,7 @@ def null_option(group: str) -> str | None:
 def read_allowed(group: str) -> tuple[frozenset[str], frozenset[str]]:
     """Return the classes that a node of a group may name, and the classes that nodes below it may name.
 
-    They are named by the files of the group, and by the files of groups to which these refer.
+    The group's files name these classes. Nodes below may also use classes of groups to which the files refer.
     """
     nodes = options_by_name(group).values()
     files = [_read(file) for file in sorted((CONF / group).rglob("*.yaml"))]
@@ -84,7 +84,7 @@ def read_allowed(group: str) -> tuple[frozenset[str], frozenset[str]]:
 
 
 def check_trusted(key: str | None, node: object) -> None:
-    """Raise UsageError for a node with a class that no file of group `key` names; None allows classes of all groups."""
+    """Raise UsageError if a node has a class that no file of the group `key` (any group if it is None) names."""
     if key is None:
         anything = frozenset().union(*(read_allowed(group)[1] for group in groups()))
         _check(node, "", anything, anything)
@@ -97,7 +97,7 @@ def _check(node: object, place: str, allowed: frozenset[str], below: frozenset[s
         for value in node:
             _check(value, place, allowed, below)
     elif isinstance(node, str) and "${" in node:
-        # Hydra would resolve it when it builds the object, after this check
+        # Hydra would resolve the interpolation after this check, when it builds the object
         raise UsageError(f"{node}: refused, an interpolation in a resolved config")
     elif isinstance(node, dict):
         target = node.get("_target_")
@@ -125,9 +125,9 @@ def list_targets(node: object) -> Iterator[str]:
 
 
 def use_folder(folder: Path) -> None:
-    """Allow the classes that files of a folder name, as with -cd, in this process and its children.
+    """Allow the classes that the files in a folder name, as with -cd, in this process and its child processes.
 
-    Their modules may be installed, or lie next to the folder. Folders that have no options of a group are ignored.
+    The classes' modules may be installed or next to the folder. A folder without options for any group is ignored.
     """
     named = os.environ.get(FOLDERS, "")
     path = str(folder.resolve())
@@ -154,13 +154,13 @@ def _list_user_folders(paths: str) -> tuple[Path, ...]:
     folders = dict.fromkeys([*named, *map(_find_folder, entry_points(group=ENTRY_POINTS))])
     for file in (file for folder in folders for file in folder.glob("*/*.yaml")):
         ours = CONF / file.parent.name / file.name
-        if ours.exists() and not file.samefile(ours):  # Hydra would use the file of this package
+        if ours.exists() and not file.samefile(ours):  # Hydra would use this package's file
             raise UsageError(f"{file}: {file.parent.name}={file.stem} is an option already; give yours another name")
     return tuple(folders)
 
 
 def _find_folder(point: EntryPoint) -> Path:
-    """Find the folder that an entry point names, without importing its package."""
+    """Find the folder that an entry point names, without importing the folder's package."""
     top, *below = point.value.split(".")
     for location in getattr(find_spec(top), "submodule_search_locations", None) or []:
         if (folder := Path(location, *below)).is_dir() and below:
@@ -170,7 +170,7 @@ def _find_folder(point: EntryPoint) -> Path:
 
 
 def source_hash(target: str) -> str | None:
-    """Return the SHA-256 of the source of a user's class, or None for a class of a RECORDED package."""
+    """Return the SHA-256 of a user's class's source, or None if the class belongs to a package in RECORDED."""
     if target.partition(".")[0] in RECORDED:
         return None
     try:

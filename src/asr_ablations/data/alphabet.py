@@ -1,4 +1,4 @@
-"""Output units of a model and their indices; index 0 is the CTC blank."""
+"""Alphabets: the output units of a model, such as letters, and their indices. Index 0 is the CTC blank."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,7 +12,7 @@ from asr_verdicts.errors import UsageError, choices
 
 
 class Alphabet(ABC):
-    """The units that a model writes texts with: letters, or pieces of words."""
+    """The output units from which a model forms texts: letters or subwords."""
 
     separation = ""
     """The unit that separates double letters; "" if there is none."""
@@ -20,7 +20,7 @@ class Alphabet(ABC):
     @property
     @abstractmethod
     def symbols(self) -> tuple[str, ...]:
-        """The units as they are shown, in the order of the model's outputs 1, 2, …"""
+        """The units in printable form, in the order of the model's outputs 1, 2, …"""
 
     @property
     @abstractmethod
@@ -30,10 +30,10 @@ class Alphabet(ABC):
     @property
     @abstractmethod
     def key(self) -> str:
-        """A text that differs between any two alphabets whose labels differ."""
+        """String that is different for any two alphabets with different labels."""
 
     def encode(self, text: str) -> list[int]:
-        """Return the labels of a text. Raises KeyError for characters outside the alphabet."""
+        """Return the label indices of a text. Raises KeyError for characters outside the alphabet."""
         labels, _ = self.encode_all([text])
         if (labels < 0).any():
             raise KeyError(text)
@@ -41,13 +41,14 @@ class Alphabet(ABC):
 
     @abstractmethod
     def encode_all(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-        """Return the concatenated indices of all texts, and the number of indices of each text (N,). Characters outside
-        the alphabet have the index -1.
+        """Return the concatenated label indices of N texts, and the number of labels of each text, (N,).
+
+        Characters outside the alphabet get the index -1.
         """
 
     @abstractmethod
     def decode(self, indices: Iterable[int]) -> str:
-        """Return the text of indices from 1 to V - 1."""
+        """Return the text that label indices spell. Indices range from 1 to the number of units."""
 
     @abstractmethod
     def words(self, text: str) -> list[tuple[str, range]]:
@@ -55,10 +56,10 @@ class Alphabet(ABC):
 
     @abstractmethod
     def state(self) -> dict[str, str]:
-        """Return what a checkpoint keeps of the alphabet, for the factory's `restore`."""
+        """Return the data to store in a checkpoint, from which the factory's `restore` recreates the alphabet."""
 
     def check_state(self, state: object) -> None:
-        """Raise ValueError for the state of another alphabet."""
+        """Raise ValueError if the state in a checkpoint belongs to a different alphabet."""
         if state != (ours := self.state()):
             theirs = state if not isinstance(state, dict) else " ".join(map(str, state.values()))
             shown = f"{str(theirs)[:60]!r}, this run uses {' '.join(ours.values())[:60]!r}"
@@ -66,12 +67,12 @@ class Alphabet(ABC):
 
     @property
     def outputs(self) -> int:
-        """V, the number of model outputs: the units and the blank."""
+        """Number of model outputs (V): the units plus the blank."""
         return len(self.symbols) + 1
 
     @property
     def searched(self) -> tuple[str, ...]:
-        """The units that texts are made of: all except the separation."""
+        """The units that decoded texts may contain: all units except the separation."""
         return tuple(symbol for symbol in self.symbols if symbol != self.separation)
 
     @property
@@ -80,16 +81,16 @@ class Alphabet(ABC):
         return self.searched == tuple(self.letters)
 
     def foreign(self, text: str) -> list[str]:
-        """Return the characters of a text that are not letters of the alphabet, sorted, without repetitions."""
+        """Return the sorted, distinct characters of a text that are not in the alphabet."""
         return sorted(set(text) - set(self.letters))
 
 
 @dataclass(frozen=True)
 class Letters(Alphabet):
-    """The characters of a language.
+    """An alphabet of single characters.
 
-    separation: character that separates double letters, as in co_ol, and is dropped when labels become text
-    (Baunsgaard2020 §4.4.3); "" for none. Raises UsageError if `characters` is empty or has repetitions.
+    separation: character that separates double letters, as in co_ol, and is removed from decoded texts (Baunsgaard2020
+    §4.4.3); "" disables it. Raises UsageError if `characters` is empty or contains a character twice.
     """
 
     characters: str
@@ -97,11 +98,11 @@ class Letters(Alphabet):
 
     def __post_init__(self) -> None:
         if len(set(self.characters)) != len(self.characters) or not self.characters:
-            raise UsageError(f"alphabet.characters={self.characters!r}: expected different characters, one or more")
+            raise UsageError(f"alphabet.characters={self.characters!r}: expected one or more different characters")
 
     @staticmethod
     def with_separation(letters: str, separation: str | None) -> "Letters":
-        """Return the letters followed by a separation, if any. Raises UsageError if it is not one other character."""
+        """Make an alphabet of letters and a separation, if any. Raises UsageError unless it is one other character."""
         if separation is None:
             return Letters(letters)
         if not isinstance(separation, str) or len(separation) != 1 or separation in letters:
@@ -110,7 +111,7 @@ class Letters(Alphabet):
 
     @staticmethod
     def restore(state: Mapping[str, object]) -> "Letters":
-        """Return the alphabet that a checkpoint keeps as `state()`."""
+        """Return the alphabet whose `state()` was stored in a checkpoint."""
         return Letters(str(state["characters"]), str(state["separation"]))
 
     def state(self) -> dict[str, str]:
@@ -126,12 +127,12 @@ class Letters(Alphabet):
 
     @property
     def letters(self) -> str:
-        """Characters that may occur in texts: all except the separation."""
+        """The characters that may occur in texts: all except the separation."""
         return self.characters.replace(self.separation, "")
 
     @cached_property
     def _indices(self) -> np.ndarray:
-        """Label index by code point, -1 for other characters. The last entry serves all higher code points."""
+        """Label index of each code point, or -1 outside the alphabet. Higher code points use the last entry, -1."""
         indices = np.full(max(map(ord, self.characters)) + 2, -1, dtype=np.int64)
         indices[list(map(ord, self.characters))] = np.arange(1, self.outputs)
         return indices
@@ -158,17 +159,17 @@ class Letters(Alphabet):
 
 
 def shortest_path(labels: Sequence[int] | np.ndarray) -> int:
-    """Return the number of frames that CTC needs: one for each label, and a blank between equal neighbours."""
+    """Return the number of frames that CTC needs: one for each label, and one for a blank between equal neighbours."""
     return int(shortest_paths(np.asarray(labels), np.array([len(labels)]))[0])
 
 
 def shortest_paths(labels: np.ndarray, counts: np.ndarray) -> np.ndarray:
-    """Return the number of frames (N,) that CTC needs for each text, given the results of Alphabet.encode_all."""
+    """Return the number of frames that CTC needs for each text, (N,), from the results of Alphabet.encode_all."""
     return counts + np.bincount(_find_repeats(labels, counts)[1], minlength=len(counts))
 
 
 def _find_repeats(labels: np.ndarray, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the positions of labels that equal the previous label of the same text, and the indices of these texts."""
+    """Find labels that repeat the previous label of the same text. Return their positions, and their texts' indices."""
     owners = np.repeat(np.arange(len(counts)), counts)
     places = np.flatnonzero((labels[1:] == labels[:-1]) & (owners[1:] == owners[:-1])) + 1
     return places, owners[places]

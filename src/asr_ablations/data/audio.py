@@ -1,4 +1,4 @@
-"""Reading audio files in the formats of libsndfile, such as wav, flac, ogg, opus and mp3, one or many in parallel."""
+"""Read audio files in all formats that libsndfile supports, such as wav, flac, ogg, opus and mp3."""
 
 import hashlib
 import os
@@ -27,28 +27,28 @@ FORMATS = {
     **{".wav": ("WAV", "WAVEX", "RF64", "NIST"), ".flac": ("FLAC",), ".mp3": ("MP3",)},
     **dict.fromkeys((".ogg", ".oga", ".opus"), ("OGG",)),
 }
-"""Names in libsndfile of the formats that a file with this ending may have. Other endings are not checked.
-NIST is the SPHERE format of .WAV files in TIMIT and other LDC corpora."""
+"""Formats that a file may have, by its extension, as libsndfile names them. Other extensions are not checked.
+NIST is the SPHERE format, which TIMIT and other LDC corpora use for .WAV files."""
 RATES = range(4000, 384_001, 25)
-"""Supported sampling rates in Hz. A resampling kernel has 70,000 values for 44,100 Hz, 700 million for 44,101 Hz."""
+"""Supported sampling rates in Hz. The step of 25 keeps resampling kernels small: 44,101 Hz needs 700 million values."""
 MOST_CHANNELS = 64
 LONGEST = 48 * 3600.0
-"""Maximum duration of a file in seconds. The header of a recorded stream often claims millions of years."""
+"""Maximum duration of a file in seconds. Headers of recorded streams often claim millions of years."""
 UNKNOWN = (0, 0x7FFFF000)
-"""Limits for the byte count in a WAV header. Programs that do not know the length write 0 or a huge number instead."""
+"""A byte count in a WAV header is trusted only between these limits. Programs that stream write 0 or a huge number."""
 BLOCK = 1 << 20
-"""Number of bytes that are hashed at a time."""
+"""Number of bytes to read and hash at a time."""
 AVERAGED = -1
 """Channel number that means the average of all channels."""
 CANCELLED = 1e-4
 """Channels cancel each other out if the power of their average is less than this share of their mean power (-40 dB)."""
 CLIPPED = 0.01
-"""A floating-point file is refused if this share of its samples exceeds full scale, because it may use other units."""
-UNREADABLE = (soundfile.LibsndfileError, OSError, TypeError)  # TypeError: headerless audio with an unknown rate
+"""A floating-point file is refused if this share of its samples exceeds ±1, because its scale is then unknown."""
+UNREADABLE = (soundfile.LibsndfileError, OSError, TypeError)  # soundfile raises TypeError for headerless audio
 
 
 class AudioError(UsageError):
-    """Error about an unusable audio file. Its attribute `fault` is "<reason>: <path>: <detail>"."""
+    """Raised for an unusable audio file. Its attribute `fault` is "<reason>: <path>: <detail>"."""
 
     def __init__(self, path: Path, reason: str, detail: object) -> None:
         super().__init__(f"cannot read audio {path}: {reason}: {detail}")
@@ -56,20 +56,20 @@ class AudioError(UsageError):
 
 
 def header(path: Path) -> tuple[int, int]:
-    """Return the number of samples per channel and the sampling rate in Hz from the header of a file.
+    """Read the number of samples per channel and the sampling rate in Hz from a file's header.
 
-    Raises AudioError if the file is missing, empty or unsupported, or if its format does not match its ending.
+    Raises AudioError if the file is missing, empty or unsupported, or if its format does not match its extension.
     """
     try:
         status = path.stat()
-    except (OSError, ValueError) as error:  # ValueError: the path contains NUL or a lone surrogate
+    except (OSError, ValueError) as error:  # Python raises ValueError if the path contains NUL
         raise AudioError(path, "missing file", getattr(error, "strerror", None) or error) from error
     if not stat.S_ISREG(status.st_mode):  # reading from a pipe might never end
         raise AudioError(path, "unreadable audio", "it is not a regular file")
     if not status.st_size:
         raise AudioError(path, "zero-length file", "0 bytes")
     try:
-        info = soundfile.info(os.fsencode(path))  # soundfile refuses text names that are not UTF-8
+        info = soundfile.info(os.fsencode(path))  # soundfile refuses a str that is not valid UTF-8
     except UNREADABLE as error:
         raise AudioError(path, "unreadable audio", _read_reason(error)) from error
     expected = FORMATS.get(path.suffix.lower(), (info.format,))
@@ -82,7 +82,7 @@ def header(path: Path) -> tuple[int, int]:
     if info.channels > MOST_CHANNELS:
         raise AudioError(path, "unreadable audio", f"{info.channels} channels, expected at most {MOST_CHANNELS}")
     if info.frames / info.samplerate > LONGEST:
-        raise AudioError(path, "unknown length", f"the header gives none, or over {LONGEST / 3600:g} hours")
+        raise AudioError(path, "unknown length", f"the header states no length, or over {LONGEST / 3600:g} hours")
     _refuse_cut(path, status.st_size, info.frames)
     return info.frames, info.samplerate
 
@@ -106,13 +106,13 @@ def _refuse_cut(path: Path, size: int, frames: int) -> None:
 
 
 def duration(path: Path) -> float:
-    """Return the duration of a file in seconds, from its header. Raises AudioError like `header`."""
+    """Return the duration in seconds that a file's header states. Raises AudioError like `header`."""
     samples, rate = header(path)
     return samples / rate
 
 
 def read(path: Path, offset: float, seconds: float, channel: int = AVERAGED) -> np.ndarray:
-    """Return int16 samples (S,) at 16 kHz of the part that starts at `offset` and lasts `seconds`, both in seconds.
+    """Read `seconds` of audio, starting `offset` seconds into the file, as int16 samples (S,) at 16 kHz.
 
     channel: channel number, counted from 0; AVERAGED for the average of all channels
 
@@ -127,19 +127,19 @@ def read(path: Path, offset: float, seconds: float, channel: int = AVERAGED) -> 
         rate, expected = file.samplerate, round(seconds * file.samplerate)
         if not AVERAGED <= channel < file.channels:
             raise AudioError(path, "wrong channel", f"{channel} of {file.channels}; the first channel is 0")
-        # libsndfile would round the values -1..1 of a floating-point file to the integers -1, 0 and 1
+        # not int16 for floating-point files, because libsndfile would round their samples to -1, 0 or 1
         dtype = "int16" if file.subtype.startswith("PCM_") else "float32"
         try:
             if offset and file.seekable():
                 file.seek(round(offset * rate))
-            elif offset:  # libsndfile cannot seek in GSM 6.10 and other formats
+            elif offset:  # libsndfile cannot seek in some formats, such as GSM 6.10
                 file.read(round(offset * rate), dtype=dtype)
             samples = _read_mono(file, expected, dtype, channel)
-        except UNREADABLE as error:  # opening the file has shown that the header is valid
+        except UNREADABLE as error:  # the header was valid when the file was opened, so the audio data are damaged
             raise AudioError(path, "truncated audio", _read_reason(error)) from error
         scaled = file.subtype in ("FLOAT", "DOUBLE")
     if samples is None:
-        raise AudioError(path, "channels cancel out", "their mean is silent; a manifest's key channel selects one")
+        raise AudioError(path, "channels cancel out", "their average is silent; a manifest's key channel selects one")
     if len(samples) < expected:
         raise AudioError(path, "truncated audio", f"{len(samples)} of {expected} samples from {offset:g} s on")
     if not np.isfinite(samples).all():
@@ -158,7 +158,7 @@ def read(path: Path, offset: float, seconds: float, channel: int = AVERAGED) -> 
 
 
 def hash_content(path: Path) -> str:
-    """Return a hash of all bytes of a file. Raises AudioError if it cannot be read."""
+    """Return a hash of a file's bytes. Raises AudioError if the file cannot be read."""
     digest = hashlib.blake2b(digest_size=16)
     try:
         with path.open("rb") as file:
@@ -170,17 +170,17 @@ def hash_content(path: Path) -> str:
 
 
 def hash_reader() -> str:
-    """Return a hash of the code in this file, for the keys of results that depend on it."""
+    """Return a hash of the code that reads audio, for the keys of caches that depend on it."""
     return hash_source("asr_ablations.data.audio", within="asr_ablations.data")
 
 
 def _read_reason(error: Exception) -> object:
-    """Return libsndfile's message without the path, which it prints as bytes."""
+    """Return libsndfile's error message without the file path, which would appear as bytes."""
     return getattr(error, "error_string", error)
 
 
 def _read_mono(file: soundfile.SoundFile, frames: int, dtype: str, channel: int) -> np.ndarray | None:
-    """Return the next samples (S,), at most `frames`, of one channel or averaged. None if the channels cancel out."""
+    """Read up to `frames` samples (S,) of one channel, or averaged over channels. None if the channels cancel out."""
     samples: np.ndarray = file.read(frames, dtype=dtype, always_2d=True)
     if file.channels == 1:
         return samples[:, 0]
@@ -192,10 +192,10 @@ def _read_mono(file: soundfile.SoundFile, frames: int, dtype: str, channel: int)
 
 
 def in_threads(work: Callable[[A], B], items: Sequence[A], title: str, chunk: int = 64) -> Iterator[list[B]]:
-    """Yield lists of the results of `work` for `chunk` items each, in order, with a progress bar."""
+    """Apply `work` to all items in threads, yield lists of `chunk` results in order, and show a progress bar."""
     threads = cores()
-    pool = ThreadPoolExecutor(threads)  # reading, hashing and decoding release the global interpreter lock
-    # chunks, because a task for each single file would cost more time than looking the file up
+    pool = ThreadPoolExecutor(threads)  # threads suffice: reading, hashing and decoding release the interpreter lock
+    # submitting each file as a separate task could take longer than the work on the file
     parts = (items[begin : begin + chunk] for begin in range(0, len(items), chunk))
     futures = (pool.submit(lambda part: [*map(work, part)], part) for part in parts)
     try:
@@ -207,4 +207,4 @@ def in_threads(work: Callable[[A], B], items: Sequence[A], title: str, chunk: in
                 yield results
                 advance(len(results))
     finally:
-        pool.shutdown(cancel_futures=True)  # after Ctrl-C, items that have not begun are dropped
+        pool.shutdown(cancel_futures=True)  # after Ctrl-C, do not start the remaining work

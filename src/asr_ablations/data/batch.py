@@ -1,4 +1,4 @@
-"""Batches of utterances: their contents, sizes and order."""
+"""Batches of utterances, their sizes, and the interfaces for their order, alphabet and augmentation."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -17,15 +17,15 @@ from asr_ablations.tools.random_streams import generator
 
 @dataclass
 class Batch:
-    """B utterances, concatenated without padding. Padding is added on the model's device.
+    """A batch of B utterances, concatenated without padding. Padding is added later, on the model's device.
 
-    - audio: int16 samples of all utterances (sum of lengths,)
-    - lengths: number of samples (B,), on the CPU, where reading them needs no synchronisation
-    - targets: label indices of all utterances (sum of target_lengths,)
-    - target_lengths: number of labels (B,), on the CPU
-    - features: float16 frames (sum of frames, F) if features are cached; then `audio` is empty
-    - frame_labels: label of each output frame (B, T) if utterances are cut into chunks
-    - views: number of times that the utterances occur, augmented differently; the first B/views are the first view
+    - audio: int16 samples of all utterances, (sum of lengths,)
+    - lengths: number of samples of each utterance, (B,), on the CPU, where reading them needs no synchronisation
+    - targets: label indices of all utterances, (sum of target_lengths,)
+    - target_lengths: number of labels of each utterance, (B,), on the CPU
+    - features: float16 features of all utterances, (sum of frames, F), if features are cached; then `audio` is empty
+    - frame_labels: label of each output frame, (B, T), if utterances are cut into chunks
+    - views: number of differently augmented copies of each utterance; entries 0 to B / views - 1 are the first copies
     """
 
     audio: torch.Tensor
@@ -42,7 +42,7 @@ class Batch:
         return len(self.ids)
 
     def to(self, device: torch.device, non_blocking: bool = True) -> "Batch":
-        """Return the batch with audio and targets on `device`. The lengths stay on the CPU, where CTC needs them."""
+        """Return the batch with audio, features and targets on `device`. Lengths stay on the CPU, as CTC requires."""
         return self._move(lambda tensor: tensor.to(device, non_blocking=non_blocking))
 
     def pin_memory(self) -> "Batch":
@@ -53,16 +53,16 @@ class Batch:
         return replace(self, audio=move(self.audio), targets=move(self.targets), features=features)
 
     def waveforms(self) -> torch.Tensor:
-        """Return float32 samples (B, S), scaled to -1..1 and padded with zeros, on the device of the audio."""
+        """Return float32 samples (B, S), scaled to -1..1 and zero-padded, on the device of `audio`."""
         return _pad(self.audio.float()[:, None] / 32768, self.lengths)[..., 0]
 
     def padded_features(self, frames: torch.Tensor) -> torch.Tensor:
-        """Return float32 features (B, T, F), padded with zeros, on their device. frames: number of frames (B,)."""
+        """Return zero-padded float32 features (B, T, F). frames: number of frames of each utterance, (B,)."""
         assert self.features is not None
         return _pad(self.features.float(), frames)
 
     def repeat(self, views: int) -> "Batch":
-        """Return a batch whose targets and names occur `views` times. Its audio is not repeated."""
+        """Return a batch that repeats lengths, targets, ids and texts `views` times, but not audio and features."""
         return replace(
             self,
             lengths=self.lengths.repeat(views),
@@ -79,7 +79,7 @@ class Batch:
 
 
 def unlabelled_batch(waveforms: Sequence[np.ndarray]) -> Batch:
-    """Return a batch of int16 waveforms (S,) at 16 kHz without texts, for recognition."""
+    """Make a batch from int16 waveforms (S,) at 16 kHz that have no transcripts."""
     count = len(waveforms)
     return Batch(
         audio=torch.from_numpy(np.concatenate(waveforms)),
@@ -92,7 +92,7 @@ def unlabelled_batch(waveforms: Sequence[np.ndarray]) -> Batch:
 
 
 def _pad(values: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
-    """Return concatenated values (sum of lengths, F) as (B, T, F), padded with zeros. lengths (B,) are on the CPU."""
+    """Split concatenated values (sum of lengths, F) into a zero-padded tensor (B, T, F). lengths: (B,), on the CPU."""
     size = int(lengths.max()) if len(lengths) else 0
     valid = valid_frames(lengths, size, values.device)
     padded = values.new_zeros(*valid.shape, values.shape[1])
@@ -111,19 +111,19 @@ class Count:
     ranks: int
 
     def count(self, longest: float) -> int:
-        """Return the number of utterances of all ranks in a batch whose longest utterance lasts `longest` seconds."""
+        """Return the number of utterances in a batch for all ranks. longest: its longest utterance in seconds."""
         return self.size * self.ranks
 
     def cut(self, durations: np.ndarray) -> list[int]:
-        """Return the indices that cut utterances of these durations (N,) into batches, equally many in any order."""
+        """Return the indices that cut N utterances into batches. The number of batches is the same in any order."""
         return list(range(self.size * self.ranks, len(durations), self.size * self.ranks))
 
 
 @dataclass(frozen=True)
 class Seconds:
-    """A batch size of `seconds` of audio per rank. Padding counts if the longest utterance is known beforehand.
+    """A batch size of `seconds` of audio per rank.
 
-    Batches of eight or more utterances per rank are rounded down to a multiple of eight.
+    `count` includes padding, and rounds eight or more utterances per rank down to a multiple of eight; `cut` does not.
     """
 
     seconds: float
@@ -134,8 +134,8 @@ class Seconds:
         return self.ranks * (fits - fits % MULTIPLE if fits >= MULTIPLE else fits)
 
     def cut(self, durations: np.ndarray) -> list[int]:
-        """Return cuts into batches with equal amounts of audio, without padding."""
-        ends = durations.cumsum()  # no batch is empty, because none is shorter than the longest utterance
+        """Return the indices that cut utterances into batches with about the same amount of audio, without padding."""
+        ends = durations.cumsum()  # no batch becomes empty, because `seconds` is at least the longest duration
         batches = max(1, int(ends[-1] / (self.seconds * self.ranks)))
         middles = ends - durations / 2
         return np.searchsorted(middles, ends[-1] * np.arange(1, batches) / batches).tolist()
@@ -145,22 +145,22 @@ BatchSize = Count | Seconds
 
 
 def batch_size(size: int | None, seconds: float | None, ranks: int) -> BatchSize:
-    """Return the batch size in utterances or in seconds, whichever is set."""
+    """Return the batch size in utterances or in seconds of audio, whichever is set."""
     return Count(size, ranks) if size is not None else Seconds(seconds or 0.0, ranks)
 
 
 class EpochBatch(list[int]):
-    """Indices of a batch's utterances, and the epoch for their augmentation."""
+    """Indices of the utterances in a batch. epoch: current epoch, which determines how they are augmented."""
 
     epoch: int
 
 
 class BatchOrder(Sampler[list[int]]):
-    """The batches of an epoch, which depend only on (seed, epoch).
+    """Samples the batches of each epoch. Their random order depends only on (seed, epoch).
 
-    `batch_size` and `order` form the batch of a whole step. Its utterances are distributed to the ranks by duration, so
-    that all ranks get about the same amount of audio. Every utterance occurs exactly once. If a batch has fewer
-    utterances than there are ranks, which happens at most once per epoch, it is merged into the previous batch.
+    `order` forms batches of `batch_size` for all ranks together. The utterances of a batch are sorted by duration and
+    dealt to the ranks in turn, so all ranks get about the same amount of audio. Every utterance occurs once per epoch.
+    A batch with fewer utterances than there are ranks is merged into the previous batch.
     """
 
     def __init__(
@@ -176,7 +176,7 @@ class BatchOrder(Sampler[list[int]]):
         self.epoch = epoch
 
     def resume(self, epoch: int, done: int) -> None:
-        """Skip the first `done` batches in the next pass if it is over `epoch`. The length still counts all batches."""
+        """Skip the first `done` batches of `epoch` in the next pass. The sampler's length still counts all batches."""
         self.epoch, self._resumed = epoch, (epoch, done)
 
     def batches(self) -> list[EpochBatch]:
@@ -192,8 +192,8 @@ class BatchOrder(Sampler[list[int]]):
         return share
 
     def __iter__(self) -> Iterator[list[int]]:
-        # a generator, so that nothing happens before the first batch: a DataLoader with workers creates two iterators
-        # and discards the first
+        # A generator does nothing before its first batch is requested. This matters because a DataLoader with workers
+        # creates two iterators and discards the first.
         epoch, done = self._resumed
         self._resumed = (self.epoch, 0)
         yield from self.batches()[done if epoch == self.epoch else 0 :]
@@ -224,38 +224,38 @@ class Order(Protocol):
     def __call__(
         self, durations: np.ndarray, batch_size: BatchSize, epoch: int, generator: np.random.Generator
     ) -> list[np.ndarray]:
-        """Return batches of indices into durations (N,) in seconds, for all ranks together. N may be 0.
+        """Return batches for all ranks together, as arrays of utterance indices. durations: in seconds, (N,).
 
         Each index occurs once, no batch exceeds `batch_size`, and every epoch has the same number of batches. Random
-        numbers come only from `generator`.
+        numbers come only from `generator`. N may be 0.
         """
 
 
 @runtime_checkable
 class AlphabetFactory(Protocol):
-    """alphabet: returns the alphabet for the transcripts of a corpus."""
+    """alphabet: creates the alphabet for a corpus."""
 
     def __call__(self, corpus: Corpus) -> Alphabet:
-        """May read the training text. A fixed alphabet does not, so it works for a corpus that is not prepared."""
+        """Return the alphabet. The corpus must be prepared if the alphabet is derived from the training text."""
 
     def restore(self, state: Mapping[str, object]) -> Alphabet:
-        """Return the alphabet whose `state()` a checkpoint keeps, without the training text."""
+        """Return the alphabet for a checkpoint that stores its `state()`, without reading the training text."""
 
 
 @runtime_checkable
 class Augmentation(Protocol):
     """augment: alters each training utterance differently in every epoch. Not used in validation and test.
 
-    Random draws depend only on (seed, epoch, utterance id), not on batch, workers or ranks.
+    Random numbers depend only on (seed, epoch, utterance id), not on the batch, worker or rank.
     """
 
     changes_waveforms: bool
-    """Whether `waveform` changes the samples, so that features cannot be cached."""
+    """Whether `waveform` changes the samples, which rules out the caching of features."""
 
     def waveform(self, samples: np.ndarray, id_: str, seed: int, epoch: int) -> np.ndarray:
-        """Return int16 samples (S',) for the samples (S,) of an utterance at 16 kHz. S may be 0."""
+        """Augment the int16 samples of an utterance at 16 kHz: (S,) → (S',). S may be 0."""
 
     def __call__(
         self, features: torch.Tensor, lengths: torch.Tensor, ids: list[str], seed: int, epoch: int
     ) -> torch.Tensor:
-        """Return augmented features for normalised features (B, T, F) with these lengths in frames (B,), on the CPU."""
+        """Augment normalised features (B, T, F). lengths: number of frames of each utterance, (B,), on the CPU."""

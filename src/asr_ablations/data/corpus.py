@@ -1,4 +1,4 @@
-"""The base class of corpora: named splits, their utterances with faults, and preparation of missing splits."""
+"""Base classes for corpora, which list the utterances of named splits and prepare missing splits."""
 
 import math
 import os
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class CorpusOptions(TypedDict):
-    """The arguments of every corpus, described in Corpus."""
+    """The constructor arguments that all corpora share. The docstring of Corpus describes them."""
 
     root: str | Path | None
     train: str | Sequence[str]
@@ -45,13 +45,13 @@ class Corpus(ABC):
     - language: language code of the texts
     - normalise: normalisation of all texts: none, case (lower case), punctuation (lower case without punctuation) or
       whisper (Whisper's English normalizer)
-    - max_seconds, max_evaluated_seconds: longer utterances are left out of training, or of validation and test; null
-      for no limit
-    - subset: hours and seed of the part of the training set that is used, or null for all of it; see data.subset
+    - max_seconds, max_evaluated_seconds: maximum duration of an utterance in training, and in validation and test;
+      longer utterances are left out; null disables the limit
+    - subset: `hours` and `seed` of a random subset of the training set, or null to use the whole set
     - on_bad: `stop` to refuse a corpus with unusable utterances, or `skip` to leave them out with a warning
     """
 
-    licence: ClassVar[str] = "yours to name: the recordings come from your own files"
+    licence: ClassVar[str] = "to be added by you, because the recordings are your own files"
     """Licence of the recordings and the source of this information, for a model card."""
 
     def __init__(
@@ -65,7 +65,7 @@ class Corpus(ABC):
         max_seconds: float | None,
         max_evaluated_seconds: float | None,
         on_bad: str,
-        normalise: str = "case",  # a user's own yaml may lack this key and the next
+        normalise: str = "case",  # has a default, because users' older yaml files may lack it
         subset: Mapping[str, object] | None = None,
     ) -> None:
         self.root = expanded(root, "data.root") if root else None
@@ -79,36 +79,36 @@ class Corpus(ABC):
         if on_bad not in ("stop", "skip"):
             raise choices("data.on_bad", on_bad, ["stop", "skip"])
         self.language, self.normalise, self.on_bad = language, normalise, on_bad
-        self.normalised = normalisation(normalise, language, "data.normalise", lower)  # fold would change ß and ς
+        self.normalised = normalisation(normalise, language, "data.normalise", lower)  # `fold` would change ß and ς
         self.max_seconds, self.max_evaluated_seconds = max_seconds, max_evaluated_seconds
         self.subset = None if subset is None else Subset(subset)
-        self.thorough = on_bad == "skip"  # skipping needs all unusable utterances before training starts
+        self.thorough = on_bad == "skip"  # to find all unusable utterances before training
         self._read: dict[str, Utterances] = {}
 
     @abstractmethod
     def prepare(self) -> None:
-        """Check that every split is present. Raises UsageError that names a missing split and how to get it."""
+        """Check that every split is present. Raises UsageError that says which split is missing and how to get it."""
 
     @abstractmethod
     def find(self, split: str) -> list[Utterance]:
-        """Return the utterances in the transcripts of a split, with unchanged texts and without opening audio files.
+        """List the utterances in a split's transcripts, with unchanged texts and without opening audio files.
 
         Every run calls this method, unless it is decorated with `indexed`.
         """
 
     def check_splits(self, splits: Sequence[str]) -> None:
-        """Raise UsageError if `train`, `validation` or `test` names any other split."""
+        """Raise UsageError if `train`, `validation` or `test` contains a name that is not in `splits`."""
         for role in self.requested:
             for name in getattr(self, role):
                 if name not in splits:
                     raise choices(f"data.{role}", name, splits)
 
     def fetch(self) -> None:
-        """Generate or download missing splits if possible. Then check that every split is present."""
+        """Generate or download missing splits if possible, and then check that every split is present."""
         self.prepare()
 
     def read(self, split: str) -> Utterances:
-        """Return all utterances of a split, with their faults. If the corpus is `thorough`, all audio is decoded."""
+        """Return all utterances of a split, with faults. If `thorough` is set, decode all audio to find more faults."""
         if split not in self._read:
             names = getattr(type(self).find, "options", None)
             values = [getattr(self, name) for name in names or ()]
@@ -121,29 +121,29 @@ class Corpus(ABC):
 
     def _find_normalised(self, split: str) -> list[Utterance]:
         utterances = self.find(split)
-        for row, u in enumerate(utterances):  # in place, because a corpus may be large
+        for row, u in enumerate(utterances):  # in place, to save memory if the corpus is large
             speaker, unit = clean(u.speaker), clean(u.unit)
             utterances[row] = replace(u, id=clean(u.id), speaker=speaker, text=self.normalised(u.text), unit=unit)
         return utterances
 
     def sets(self) -> list[str]:
-        """Return the names of all sets: "train", which may join several splits, and each validation and test split."""
+        """Return the names of all sets: "train", from one or more splits, and each validation and test split."""
         return list(dict.fromkeys(["train", *self.validation, *self.test]))
 
     def read_set(self, name: str) -> Utterances:
-        """Return all utterances of a set, or of "train" those in `subset`. Raises UsageError if it is too large."""
+        """Return all utterances of a set; for "train", only those in `subset`. Raises UsageError if it is too large."""
         if name != "train":
             return self.read(name)
         training = Utterances.join([self.read(split) for split in self.train])
         return training if self.subset is None else self.subset.draw(training, self.max_seconds)
 
     def folders(self) -> list[str]:
-        """Return the names of all splits, with training first."""
+        """Return the names of all splits, starting with the training splits."""
         return list(dict.fromkeys([*self.train, *self.validation, *self.test]))
 
     def prepare_command(self) -> str:
         """Return the command that prepares this corpus."""
-        name = type(self).__module__.rpartition(".")[2]  # the module is named like its yaml in conf/data
+        name = type(self).__module__.rpartition(".")[2]  # module and yaml in conf/data have the same name
         values = {"root": self.root or "FOLDER", **self.requested}
         return typed("prepare", f"data={name}", *(format_override(f"data.{key}", values[key]) for key in values))
 
@@ -152,9 +152,10 @@ Find = TypeVar("Find", bound=Callable[..., list[Utterance]])
 
 
 def indexed(*options: str) -> Callable[[Find], Find]:
-    """Mark a `find` method whose result may be kept in an index. The method must read files with `text_of` and list
-    folders with `entries`. Otherwise its result must depend only on the split and on the corpus's attributes `options`.
-    If such an attribute is a method, it is called with the split.
+    """Mark a `find` method whose result may be stored in an index and reused by later runs.
+
+    The method must read files with `text_of` and list folders with `entries`. Apart from them, its result may depend
+    only on the split and on the corpus attributes in `options`. Attributes that are methods are called with the split.
     """
 
     def mark(find: Find) -> Find:
@@ -165,7 +166,7 @@ def indexed(*options: str) -> Callable[[Find], Find]:
 
 
 def listed(key: str, names: object) -> list[str]:
-    """Return one or more names as a list. Raises UsageError if there are none, or if one is not a text."""
+    """Return a name or several names as a list. Raises UsageError if the list is empty or contains a non-string."""
     several = [names] if isinstance(names, str) else names
     if not isinstance(several, (list, tuple)) or not several or not all(isinstance(n, str) and n for n in several):
         raise choices(key, names, "the name of at least one split")
@@ -178,17 +179,17 @@ def file_utterance(id_: str, speaker: str, audio: Path, text: str) -> Utterance:
 
 
 def faulty(id_: str, path: Path, fault: str) -> Utterance:
-    """Return an utterance that stands for missing or unreadable data."""
+    """Return a placeholder utterance that records missing or unreadable data as its fault."""
     return Utterance(id_, "", path, 0.0, 0.0, "", fault=fault)
 
 
 def list_folders(folder: Path) -> list[Path]:
-    """Return the subfolders of a folder, sorted by name. Raises UsageError if it cannot be read."""
+    """Return the subfolders of a folder, sorted by name. Raises UsageError if the folder cannot be read."""
     return [path for path in entries(folder) if path.is_dir()]
 
 
 def entries(folder: Path) -> list[Path]:
-    """Return the contents of a folder, sorted by name. Raises UsageError if it cannot be read."""
+    """Return the paths in a folder, sorted by name. Raises UsageError if the folder cannot be read."""
     note(folder)
     try:
         return [folder / name for name in sorted(os.listdir(folder))]  # Path.glob would skip an unreadable folder
@@ -197,7 +198,7 @@ def entries(folder: Path) -> list[Path]:
 
 
 def text_of(path: Path) -> str:
-    """Return the content of a UTF-8 file. Raises UsageError if it is a pipe, or cannot be read or decoded."""
+    """Read a UTF-8 text file. Raises UsageError if it is not a regular file, or cannot be read or decoded."""
     try:
         if not is_regular(path):
             raise UsageError(f"cannot read {path}: it is not a regular file")
@@ -208,21 +209,21 @@ def text_of(path: Path) -> str:
 
 
 UNKNOWN_SPEAKERS = ("utterance", "file")
-"""Kinds of units that stand for unknown speakers."""
+"""Kinds of units that serve as speakers if the true speakers are unknown."""
 
 
 class Paths(Corpus):
-    """A corpus whose splits are paths relative to `root`, or to the current folder if it is null.
+    """A corpus whose splits are paths relative to `root`, or to the current folder if `root` is null.
 
-    Splits are named after their file or folder, without the ending. speaker_of: regular expression whose first group is
-    the speaker in the id of an utterance; null to use the speakers in the files.
+    Splits are named after their file or folder, without the extension. speaker_of: regular expression whose first group
+    matches the speaker in an utterance id; null to use the speakers that the files contain.
     """
 
     root: Path
     needed: ClassVar[Sequence[str]] = ("",)
     """Files that must exist under every path; "" for the path itself."""
     layout: ClassVar[str]
-    """Description of the expected file or folder, for the message about a missing one."""
+    """Description of the expected file or folder, for the error message if it is missing."""
 
     def __init__(self, *, speaker_of: str | None, **options: "Unpack[CorpusOptions]") -> None:
         if speaker_of is not None:
@@ -240,16 +241,17 @@ class Paths(Corpus):
         for file in (self.root / path / name for path in self.paths.values() for name in self.needed):
             if not file.exists():
                 raise UsageError(
-                    f"{file} is missing: expected {self.layout}; to check it afterwards: {self.prepare_command()}"
+                    f"{file} is missing: expected {self.layout}; when it exists, check it with {self.prepare_command()}"
                 )
 
     def path(self, split: str) -> Path:
         return self.root / self.paths[split]
 
     def add_speakers(self, utterances: list[Utterance], recording: Callable[[Utterance], str]) -> list[Utterance]:
-        """Return the utterances with speakers from their ids if speaker_of is set. Otherwise utterances without speaker
-        and unit get a unit: the name of the recording if some recording has several utterances, or else the id.
-        recording: function that returns the name of an utterance's recording.
+        """Set speakers from utterance ids if speaker_of is set, or else give each utterance without a speaker a unit.
+
+        The unit is the recording if any recording has several utterances, and the utterance itself otherwise.
+        recording: function that returns the name of an utterance's recording
         """
         spoken = [u for u in utterances if not u.fault]
         if self.speaker_of is not None:
@@ -265,13 +267,13 @@ class Paths(Corpus):
 
 
 def name_paths(root: Path, paths: Sequence[str]) -> dict[str, str]:
-    """Return the paths by short unique names. Raises UsageError if two paths are the same file."""
+    """Map short, unique names to the paths. Raises UsageError if two paths are the same file."""
     unique = list(dict.fromkeys(paths))
     absolute = {path: expanded(root / path).resolve() for path in unique}
     stems = {
         path: full.with_suffix("") if full.suffix in (".json", ".jsonl") else full for path, full in absolute.items()
     }
-    for candidates in (stems, absolute):  # with endings and folders only if names would not be unique otherwise
+    for candidates in (stems, absolute):  # add extensions and folders only to make names unique
         for depth in range(1, max((len(full.parts) for full in candidates.values()), default=1)):
             names = {"-".join(full.parts[-depth:]): path for path, full in candidates.items()}
             if len(names) == len(unique):

@@ -1,4 +1,4 @@
-"""From the utterances of a corpus to batches: the dataset, its loader, and the LightningDataModule."""
+"""Turn the utterances of a corpus into batches: the dataset, its loader, and the LightningDataModule."""
 
 import logging
 from collections import deque
@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 
 
 class Item(NamedTuple):
-    """An utterance that was read: int16 samples (S,) or float16 features (T, F), length in samples, and labels (L,)."""
+    """An utterance with its int16 samples (S,) or float16 features (T, F), length in samples, and labels (L,)."""
 
     values: np.ndarray
     samples: int
@@ -36,12 +36,12 @@ class Item(NamedTuple):
 
 
 class Unreadable(str):
-    """A message about an unreadable utterance. An exception from a worker would bring a page of traceback with it."""
+    """An error message about an unreadable utterance. An exception from a worker would include a long traceback."""
 
 
 @dataclass(frozen=True)
 class Perturbation:
-    """Augments the waveforms of a training set. Random draws depend on (seed, epoch, utterance id)."""
+    """Augments the waveforms of a training set. Random numbers depend only on (seed, epoch, utterance id)."""
 
     waveform: Callable[[np.ndarray, str, int, int], np.ndarray]
     """Function of (samples, utterance id, seed, epoch) that returns samples."""
@@ -59,7 +59,7 @@ class Perturbation:
 
 
 class Speech(Dataset):
-    """Labelled utterances, read from `store`. Only batches from a sampler with epochs are augmented."""
+    """A dataset of labelled utterances, read from `store`. Only batches whose epoch is known are augmented."""
 
     def __init__(
         self,
@@ -76,7 +76,7 @@ class Speech(Dataset):
         return len(self.utterances)
 
     def __getitem__(self, index: int) -> Item:
-        """Raises UsageError with the id of an utterance that cannot be read."""
+        """Read an utterance. Raises UsageError with the utterance's id if it cannot be read."""
         utterance = self.utterances[index]
         try:
             values, samples = self.store.read(utterance)
@@ -95,7 +95,7 @@ class Speech(Dataset):
 
 
 def collate(items: Sequence[Item] | Unreadable) -> Batch | Unreadable:
-    """Concatenate items to a batch without padding."""
+    """Concatenate items into a batch without padding. An error message is returned unchanged."""
     if isinstance(items, Unreadable):
         return items
     values, samples, labels, utterances = zip(*items, strict=True)
@@ -112,12 +112,12 @@ def collate(items: Sequence[Item] | Unreadable) -> Batch | Unreadable:
 
 
 class SpeechLoader(DataLoader):
-    """Batches of a set in the order of `sampler`, read by `workers` single-threaded processes, or by this process.
+    """Loads the batches of `sampler` in `workers` single-threaded processes, or in this process if `workers` is 0.
 
-    If reading only copies, as from a cache, a thread of this process reads ahead instead. Batches from other processes
-    pass through newly allocated shared memory, which takes 6 to 8 times as long.
+    If reading needs little CPU time, as from a cache, a thread of this process reads ahead instead. Passing batches
+    from other processes through newly allocated shared memory takes 6 to 8 times as long.
 
-    pinned: whether to use pinned memory, from which a GPU copies while it computes
+    pinned: whether to use pinned memory, from which a GPU can copy batches while it computes
     """
 
     dataset: Speech
@@ -132,14 +132,14 @@ class SpeechLoader(DataLoader):
             num_workers=workers,
             persistent_workers=workers > 0,
             pin_memory=pinned,
-            # a separate generator, because the loader draws a seed per pass, and dropout uses torch's global stream
+            # a separate generator: the loader draws a seed for each pass, which would change dropout's random numbers
             generator=torch.Generator(),
         )
 
     def __iter__(self) -> Iterator[Batch]:  # type: ignore[override]  # torch's return type is private
-        """Raises UsageError if an utterance cannot be read, or if a worker died."""
-        # A generator, so that the sampler is not used before the first batch is needed. Lightning creates the first
-        # iterator before it sets the sampler's epoch, which matters when training is resumed.
+        """Yield all batches. Raises UsageError if an utterance cannot be read, or if a worker dies."""
+        # A generator does not use the sampler before the first batch is requested. When training is resumed, Lightning
+        # creates the first iterator before it sets the sampler's epoch.
         try:
             batches = super().__iter__()
             for batch in read_ahead(batches) if self.ahead else batches:
@@ -153,7 +153,7 @@ class SpeechLoader(DataLoader):
 
 
 def read_ahead(batches: Iterator[Batch]) -> Iterator[Batch]:
-    """Yield the batches in order while a thread prepares the next ones. Much of its work needs no interpreter lock."""
+    """Yield the batches in order while a thread, which often releases the interpreter lock, prepares the next two."""
     with ThreadPoolExecutor(1, thread_name_prefix="reader") as thread:
         try:
             waiting = deque(thread.submit(next, batches, None) for _ in range(2))
@@ -165,15 +165,15 @@ def read_ahead(batches: Iterator[Batch]) -> Iterator[Batch]:
 
 
 class SpeechData(pl.LightningDataModule):
-    """Batches of a corpus.
+    """Provides the training, validation and test batches of a corpus.
 
-    - output_frames: function from lengths in samples (B,) to the model's output frames (B,); training utterances with
-      too few frames for CTC are left out
-    - batches: maximum number of batches from the start of each set; None for all
+    - output_frames: function from lengths in samples (B,) to numbers of model frames (B,); training utterances with too
+      few frames for CTC are left out
+    - batches: maximum number of batches to use from the start of each set; None to use all
     """
 
     pinned = False
-    """Whether loaders use pinned memory, set from the Trainer's device."""
+    """Whether loaders use pinned memory. `setup` sets it to True if the Trainer uses a GPU."""
 
     def __init__(
         self,
@@ -210,7 +210,7 @@ class SpeechData(pl.LightningDataModule):
         self._resumed = {"epoch": 0, "batches": 0}
 
     def setup(self, stage: str | None = None) -> None:
-        """Read every split once. Raises UsageError for missing data, and for faulty data unless these are skipped."""
+        """Read all sets, only once. Raises UsageError for missing data, and for faulty data if data.on_bad=stop."""
         if self.trainer is not None:
             self.pinned = self.trainer.strategy.root_device.type == "cuda"
         if self.sets:
@@ -231,7 +231,7 @@ class SpeechData(pl.LightningDataModule):
             )
 
     def read(self, name: str) -> None:
-        """Read one set: "train", which may join several splits, or a split. Raises UsageError like setup."""
+        """Read one set: "train", which may combine several splits, or another split. Raises UsageError like `setup`."""
         self._add(screen(self.corpus, self.alphabet, self.output_frames, [name]))
 
     def _add(self, sets: dict[str, Screened]) -> None:
@@ -243,7 +243,7 @@ class SpeechData(pl.LightningDataModule):
         self.screened |= sets
 
     def _limit(self, utterances: Utterances) -> Utterances:
-        """Return as many of the first utterances as fill `batches` batches, at least one; all if `batches` is None."""
+        """Return the first utterances that fit into `batches` batches, but at least one; all if `batches` is None."""
         if self.batches is None:
             return utterances
         if self.batch_seconds is None:
@@ -253,11 +253,11 @@ class SpeechData(pl.LightningDataModule):
 
     @cached_property
     def fingerprint(self) -> str:
-        """Hash of all utterances, texts and audio of the corpus. It does not depend on the model or the alphabet."""
+        """Hash of the corpus's utterances, texts and audio, which does not depend on the model or the alphabet."""
         return fingerprint(self.corpus)
 
     def describe(self) -> Json:
-        """Return the content of data.json: all sets, the alphabet, and counts of the other sets' words in training."""
+        """Return the contents of data.json: sets, alphabet, and how often training contains the words of other sets."""
         others = [screened.kept for name, screened in self.screened.items() if name != "train"]
         sets = {name: describe_set(screened, self.in_training.get(name)) for name, screened in self.screened.items()}
         return {
@@ -287,27 +287,27 @@ class SpeechData(pl.LightningDataModule):
         return {"epoch": epochs["processed"], "batches": batches["processed"] if within else 0}
 
     def load_state_dict(self, state_dict: dict[str, int]) -> None:
-        """Continue from a position. Lightning calls this before it creates the training batches."""
+        """Resume from a position in training. Lightning calls this before it creates the training batches."""
         self._resumed = state_dict
 
     def val_dataloader(self) -> list[SpeechLoader]:
-        """Return this rank's share of each validation set."""
+        """Return a loader for this rank's share of each validation set."""
         rank, ranks = self.place()
-        # Lightning waits for the values of every rank. If some ranks would get no utterance, all ranks read the whole
-        # set, which gives the same means.
+        # Lightning needs values from every rank. If a set has fewer utterances than there are ranks, all ranks read the
+        # whole set, which gives the same means.
         return [
             self.evaluation_dataloader(name, *((rank, ranks) if len(self.sets[name]) >= ranks else (0, 1)))
             for name in self.corpus.validation
         ]
 
     def place(self) -> tuple[int, int]:
-        """Return (rank, number of ranks)."""
+        """Return (rank of this process, number of ranks)."""
         return (self.trainer.global_rank, self.trainer.world_size) if self.trainer else (0, 1)
 
     def evaluation_dataloader(self, name: str, rank: int = 0, ranks: int = 1) -> SpeechLoader:
-        """Return the batches of a split, or one rank's share of them."""
+        """Return a loader for a whole set, or for one rank's share of it."""
         durations = self.sets[name].durations
-        order = np.argsort(-durations, kind="stable")[rank::ranks]  # longest first: a lack of memory shows at once
+        order = np.argsort(-durations, kind="stable")[rank::ranks]  # longest first, to detect a lack of memory at once
         size = batch_size(self.batch_count, self.batch_seconds, ranks=1)
         batches, begin = [], 0
         while begin < len(order):
@@ -318,7 +318,7 @@ class SpeechData(pl.LightningDataModule):
 
 
 def _select_readable(screened: Screened) -> Utterances:
-    """Return the utterances to cache, including those that only this model excludes, because all arms share a cache."""
+    """Return the utterances to cache. All arms share a cache, so it includes utterances that only this model skips."""
     unused = [u for reason in UNUSED for u in screened.left_out.get(reason, [])]
     readable = Utterances.join([screened.kept, Utterances.convert(unused)])
     ids = [*readable.strings("id")]

@@ -1,4 +1,4 @@
-"""Descriptions of a run's data, without torch: hashes, counts, and the overlap of held-out sets with training."""
+"""Describe a run's data by hashes, counts, and the overlap of held-out sets with training, without importing torch."""
 
 import hashlib
 import json
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def content_hash(utterances: Sequence[Utterance]) -> str:
-    """Return a SHA-256 over ids, speakers, units, times, channels, texts and audio files, whatever paths and order."""
+    """Return a SHA-256 of ids, speakers, units, times, channels, texts and audio bytes, but not of paths or order."""
     columns = Utterances.convert(utterances)
     strings = [columns.strings(name) for name in ("id", "speaker", "text", "content", "unit")]
     numbers = [columns.column(name).tolist() for name in ("offset", "duration", "channel")]
@@ -39,7 +39,7 @@ def fingerprint(corpus: Corpus) -> str:
 
 
 def training_counts(training: Utterances, others: Iterable[Utterances]) -> dict[str, int]:
-    """Count how often each word of the other sets occurs in the training set."""
+    """Count how often the training set contains each word of the other sets."""
     words_asked = {word for other in others for word in _count_words(other)}
     counts = _count_words(training)
     return {word: counts[word] for word in sorted(words_asked)}
@@ -50,11 +50,11 @@ def _count_words(utterances: Utterances) -> Counter[str]:
 
 
 def describe_set(screened: "Screened", shared: dict[str, int] | None = None) -> Json:
-    """Return the counts and the hash of the utterances of a set that are used, and the ids of the others by reason.
+    """Return counts and a hash of the utterances that a run uses from a set, and ids of left-out utterances by reason.
 
-    - shared: overlap with training, as from `in_training`; None for the training set
-    - speakers: number of speakers, or 0 if the speaker of any utterance is unknown
-    - units: number of independent draws, such as voices; by default the speakers
+    - shared: overlap with the training set, as returned by `in_training`; None for the training set itself
+    - "speakers" in the result: number of speakers, or 0 if the speaker of any utterance is unknown
+    - "units" in the result: number of statistically independent units, such as voices; by default speakers
     """
     utterances = screened.kept
     speakers = set(utterances.strings("speaker"))
@@ -75,7 +75,7 @@ def describe_set(screened: "Screened", shared: dict[str, int] | None = None) -> 
 
 
 def in_training(held_out: Utterances, training: Utterances) -> dict[str, int]:
-    """Count the utterances (by audio), speakers, and sentences (utterances by text) that a set shares with training."""
+    """Count the utterances, speakers and sentences of a held-out set that also occur in the training set."""
     speakers = (set(held_out.strings("speaker")) - {""}).intersection(training.strings("speaker"))
     sentences = set(held_out.strings("text")).intersection(training.strings("text"))
     return {
@@ -86,10 +86,10 @@ def in_training(held_out: Utterances, training: Utterances) -> dict[str, int]:
 
 
 def shares_audio(utterances: Utterances, others: Utterances) -> np.ndarray:
-    """Return whether the audio of each utterance (N,) also occurs in `others`.
+    """Return a mask (N,) of the utterances whose audio also occurs in `others`.
 
-    Two utterances share audio if their files have the same bytes, their times overlap by more than ROUNDING, and they
-    have a channel in common.
+    Two utterances share audio if their files have the same bytes, their times overlap by more than ROUNDING seconds,
+    and they have a channel in common.
     """
     parts: dict[str, list[tuple[float, float, int]]] = {content: [] for content, *_ in _parts(utterances)}
     for content, begin, end, channel in _parts(others):
@@ -108,7 +108,7 @@ def shares_audio(utterances: Utterances, others: Utterances) -> np.ndarray:
 
 
 def _parts(utterances: Utterances) -> Iterator[tuple[str, float, float, int]]:
-    """Yield the hash of each utterance's file (its path if there is no hash), start and end in seconds, and channel."""
+    """Yield the hash (or else the path) of each utterance's file, its start and end in seconds, and its channel."""
     strings = [utterances.strings(name) for name in ("content", "audio")]
     numbers = [utterances.column(name).tolist() for name in ("offset", "duration", "channel")]
     for content, path, begin, seconds, channel in zip(*strings, *numbers, strict=True):

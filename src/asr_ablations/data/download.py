@@ -1,4 +1,4 @@
-"""Downloading archives. An interrupted download is continued, and a complete one is verified and unpacked."""
+"""Download archives, resuming interrupted downloads, and then verify and unpack them."""
 
 import gzip
 import hashlib
@@ -20,14 +20,14 @@ from asr_verdicts.terminal import bar
 
 ADDRESS = re.compile(r"(https?|ftp|file)://[^\s\x00-\x1f]+")
 KINDS = {32: "md5", 64: "sha256"}
-"""Kinds of checksums by their number of hexadecimal digits."""
+"""Hash algorithms of checksums, by number of hexadecimal digits."""
 BLOCK = 1 << 18
 PATIENCE = 60.0
 """Seconds without data after which a download fails."""
 
 
 class Download(TypedDict, total=False):
-    """A source of archives: address of their folder, name of one archive, and checksums by archive name."""
+    """Where to download archives: address of their folder, name of one archive, and checksums by archive name."""
 
     address: str
     archive: str
@@ -36,7 +36,7 @@ class Download(TypedDict, total=False):
 
 
 class Archive(NamedTuple):
-    """An archive <name>.tar.gz with a folder <inside>/<split> for each split. checksum: None if unknown."""
+    """An archive <name>.tar.gz that contains a folder <inside>/<split> for each split. checksum: None if unknown."""
 
     name: str
     inside: str
@@ -48,7 +48,7 @@ def check_source(address: object, checksums: Mapping[str, object], digits: int) 
     """Raise UsageError for an invalid address, or for a checksum that does not have `digits` hexadecimal digits."""
     if not isinstance(address, str) or not ADDRESS.fullmatch(address):
         raise choices(
-            "data.download.address", address, "the address of a folder, as https://www.openslr.org/resources/12"
+            "data.download.address", address, "the address of a folder, such as https://www.openslr.org/resources/12"
         )
     for name, checksum in checksums.items():
         if not re.fullmatch(f"[0-9a-f]{{{digits}}}", str(checksum)):
@@ -72,10 +72,10 @@ def fetch(archives: Sequence[Archive], root: Path, address: str) -> None:
 
 
 def download(address: str, target: Path, *, checksum: str | None, setting: str, size: int | None = None) -> None:
-    """Download `address` to `target` unless it exists. An interrupted download is continued from <target>.part.
+    """Download `address` to `target` unless `target` exists. An interrupted download resumes from <target>.part.
 
-    checksum, size (in bytes): None if unknown; setting: config key of the address, for messages. Raises UsageError if
-    the download fails, or if the file has another checksum or size, and then removes it.
+    checksum, size (in bytes): None if unknown; setting: config key of the address, for error messages. Raises
+    UsageError if the download fails. Also raises it and deletes the file if the checksum or size is wrong.
     """
     if target.exists():
         return
@@ -95,7 +95,7 @@ def download(address: str, target: Path, *, checksum: str | None, setting: str, 
 
 
 def _fetch_rest(address: str, part: Path) -> None:
-    """Download the missing bytes of the file `part`. Raises OSError if the connection ends early."""
+    """Download the bytes that the file `part` still lacks. Raises OSError if the connection ends early."""
     start = part.stat().st_size if part.exists() else 0
     try:
         response = urlopen(Request(address, headers={"Range": f"bytes={start}-"} if start else {}), timeout=PATIENCE)
@@ -116,7 +116,7 @@ def _fetch_rest(address: str, part: Path) -> None:
 
 
 def _hash(path: Path, checksum: str) -> str:
-    """Return the hash of a file, of the same kind as `checksum`."""
+    """Hash a file with the algorithm that produced `checksum`."""
     digest = hashlib.new(KINDS[len(checksum)], usedforsecurity=False)
     with path.open("rb") as file, bar(f"verifying {path.stem}", path.stat().st_size, as_bytes=True) as advance:
         while block := file.read(BLOCK):
@@ -128,8 +128,8 @@ def _hash(path: Path, checksum: str) -> str:
 def unpack(archive: Path, inside: str, splits: Sequence[str], root: Path) -> None:
     """Unpack each folder <inside>/<split> of an archive to <root>/<split>, completely or not at all.
 
-    Raises UsageError if the archive is damaged or lacks a folder, and removes it. Also raises UsageError, without
-    unpacking anything, if the archive contains a link, a device or a path outside its folder.
+    Raises UsageError and deletes the archive if it is damaged or lacks a folder. Also raises UsageError, without
+    unpacking anything, if the archive contains a link, a device or a path that leads out of it.
     """
     temporary = root / f".{splits[0]}.partial"
     shutil.rmtree(temporary, ignore_errors=True)  # left by a killed process
@@ -142,7 +142,7 @@ def unpack(archive: Path, inside: str, splits: Sequence[str], root: Path) -> Non
             (temporary / inside / split).rename(root / split)
     except (tarfile.TarError, zlib.error, EOFError, OSError) as error:
         if isinstance(error, OSError) and error.errno is not None:
-            raise  # an error of the disk; errors of a damaged gzip file have no errno
+            raise  # a disk error: errors about a damaged gzip file have no errno
         archive.unlink()
         raise UsageError(
             f"{archive}: damaged: {error}; it was removed; try again, or set another data.download.address"
@@ -152,7 +152,7 @@ def unpack(archive: Path, inside: str, splits: Sequence[str], root: Path) -> Non
 
 
 def _extract(archive: Path, folder: Path) -> None:
-    # with the gzip module, because tarfile's own reader does not check the checksum at the end
+    # the gzip module checks the checksum at the end of the file, which tarfile's own reader does not
     with (
         bar(f"unpacking {archive.name}", archive.stat().st_size, as_bytes=True) as advance,
         archive.open("rb") as file,

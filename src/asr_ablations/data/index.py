@@ -1,8 +1,9 @@
-"""The index of a corpus: a file for each split with its utterances and facts about their audio files.
+"""An index that stores, in one file per split of a corpus, all utterances and facts about their audio files.
 
-`prepare` or the first run that reads a split writes it. It is valid while the code of the reader, the transcripts and
-the names in the folders are unchanged, and every audio file has the same size, inode and change time. Otherwise the
-split is listed again, and only new or changed audio files are read. The index of 281,241 utterances has 130 MB.
+src/prepare.py or the first run that reads a split writes the index file. It remains valid while the code of the corpus
+class, the transcripts and the names in the folders are unchanged, and every audio file has the same size, inode and
+change time. Otherwise the split is listed again, and new or changed audio files are read. An index of 281,241
+utterances takes 130 MB.
 """
 
 import functools
@@ -34,14 +35,14 @@ log = logging.getLogger(__name__)
 
 SILENT = "silent audio"
 ROUNDING = 0.05
-"""Seconds by which times in a manifest may exceed the end of a file, because they are often rounded."""
+"""Seconds by which an utterance may extend past the end of its file, because times in manifests are often rounded."""
 MISSING = FileState(-1, -1, -1)
 FACTS = (*FileState._fields, "samples", "rate", "decoded")
 DECODED = FACTS.index("decoded")
 
 
 class AudioFile(NamedTuple):
-    """Facts about an audio file: samples per channel, sampling rate in Hz and a hash of its bytes, or its fault."""
+    """Samples per channel, sampling rate in Hz and hash of an audio file in its current state, or else its fault."""
 
     state: FileState
     samples: int = 0
@@ -51,7 +52,7 @@ class AudioFile(NamedTuple):
 
 
 class Listing(NamedTuple):
-    """The utterances of a split, facts (N, 6) about their audio, and "<hash> <path>" of all texts and folders read."""
+    """A split's utterances, facts about their audio (N, 6), and "<hash> <path>" of each text file or folder read."""
 
     utterances: Utterances
     facts: np.ndarray
@@ -68,13 +69,13 @@ _sources: ContextVar["dict[str, str] | None"] = ContextVar("sources", default=No
 
 
 def note(path: Path) -> None:
-    """Record the content of a text file that will be read, or of a folder that will be listed."""
+    """Record a hash of a text file that will be read, or of a folder that will be listed, to detect later changes."""
     if (sources := _sources.get()) is not None:
         sources[str(path)] = _hash_source(str(path))
 
 
 def _hash_source(path: str) -> str:
-    """Return a hash of a text file, or of the names in a folder."""
+    """Return a hash of the bytes of a text file, or of the names in a folder."""
     try:
         if os.path.isdir(path):
             with os.scandir(path) as entries:
@@ -88,15 +89,15 @@ def _hash_source(path: str) -> str:
 
 @functools.cache
 def hash_reader(reader: type) -> str:
-    """Return a hash of the code of a corpus class and everything it uses. Cached for all splits."""
+    """Return a hash of the source of a corpus class, of the source that it uses, and of library versions."""
     return content_key(64, sources=hash_classes([reader]), versions=library_versions())
 
 
 class SplitIndex:
-    """The index of one split of a corpus under `root`, which the class `reader` reads.
+    """The index of one split of a corpus, which the corpus class `reader` reads from the folder `root`.
 
-    options: values on which the utterances depend, apart from texts and folders. None if they may depend on anything
-    else: then every run lists the split again, and the index only keeps facts about audio files.
+    options: values on which the list of utterances depends, in addition to text files and folders. None if it may
+    depend on anything else. Every run then lists the split again, and uses only facts about audio files from the index.
     """
 
     def __init__(self, reader: type, root: Path | None, split: str, options: Sequence[object] | None) -> None:
@@ -108,14 +109,14 @@ class SplitIndex:
         self.path = index_folder() / corpus / f"{content_key(place=place)}.npz"
 
     def read(self, find: Callable[[], list[Utterance]], decode: bool) -> Utterances:
-        """Return all utterances, including those with faults. `find` lists them if the index is missing or invalid.
+        """Return all utterances of the split, including faulty ones. `find` lists them if there is no valid index.
 
-        decode: whether to decode all audio, once for all runs, to find faults that headers do not show
+        decode: whether to decode all audio to find faults that headers do not reveal; the index stores these faults
         """
         listing = self._load()
         if listing is None or (decode and len(_find_rows_to_decode(listing))):
             with ExitStack() as stack:  # only one process at a time creates the index
-                with suppress(OSError, UsageError):  # without a lock if the folder is read-only, as `_store` reports
+                with suppress(OSError, UsageError):  # continue without a lock if the folder is read-only
                     self.path.parent.mkdir(parents=True, exist_ok=True)
                     waiting = f"waiting for the process that reads {self.split}"
                     stack.enter_context(one_at_a_time(self.path.with_suffix(".lock"), waiting))
@@ -125,27 +126,27 @@ class SplitIndex:
         return listing.utterances
 
     def _load(self) -> Listing | None:
-        """Return the stored listing if it is valid."""
+        """Return the stored listing, or None if it is missing or out of date."""
         stored = _read_index(self.path) if self.keeps_listing else None
         if stored is None or stored[0] != self.code or not _is_unchanged(stored[2]):
             return None
         return stored[2]
 
     def _make(self, find: Callable[[], list[Utterance]]) -> Listing:
-        """List the split. Read the header and all bytes of each audio file that no index contains."""
+        """List the split, and read the header and all bytes of each audio file that is not in any index."""
         sources: dict[str, str] = {}
         token = _sources.set(sources)
         try:
             utterances = find()
         finally:
             _sources.reset(token)
-        paths = {str(u.audio): u.audio for u in utterances if not u.fault}  # as texts, because comparing Paths is slow
+        paths = {str(u.audio): u.audio for u in utterances if not u.fault}  # strings, because comparing Paths is slow
         indexed, decoded = self._load_audio(paths)
         files: dict[str, AudioFile] = {}
         for chunk in in_threads(lambda path: _inspect(path, indexed), [*paths.values()], f"reading {self.split}"):
             files.update(chunk)
         facts = np.zeros((len(utterances), len(FACTS)), np.int64)
-        for row, u in enumerate(utterances):  # in place, because a corpus may be large
+        for row, u in enumerate(utterances):  # in place, to save memory if the corpus is large
             file = AudioFile(FileState.read(u.audio) or MISSING) if u.fault else files[str(u.audio)]
             placed = u if u.fault else _place(u, file)
             fault = None if placed.fault else decoded.get(_identify_part(placed, file.state))
@@ -160,9 +161,9 @@ class SplitIndex:
     def _load_audio(
         self, paths: Container[str]
     ) -> tuple[dict[tuple[str, FileState], AudioFile], dict[tuple[object, ...], str]]:
-        """Return facts about the files at these paths, and faults of their decoded parts, from all splits' indexes."""
+        """Collect facts about the files at `paths`, and results of decoding parts of them, from all splits' indexes."""
         files, parts = dict[tuple[str, FileState], AudioFile](), dict[tuple[object, ...], str]()
-        for name in glob("*.npz", root_dir=self.path.parent):  # Path.glob would raise for another user's folder
+        for name in glob("*.npz", root_dir=self.path.parent):  # Path.glob would raise if a folder is unreadable
             stored = _read_index(self.path.with_name(name))
             if stored is None or stored[1] != self.audio_code:
                 continue
@@ -177,7 +178,7 @@ class SplitIndex:
         return files, parts
 
     def _decode(self, listing: Listing) -> Listing:
-        """Decode the remaining audio to find faults. If this is interrupted, only unfinished chunks are lost."""
+        """Decode audio that was never decoded, to find faults. An interruption loses only unfinished chunks."""
         utterances, facts, sources = listing
         rows = _find_rows_to_decode(listing)
         faults, waiting = dict[int, str](), iter(rows.tolist())
@@ -206,7 +207,7 @@ class SplitIndex:
 
 
 def _read_index(path: Path) -> tuple[str, str, Listing] | None:
-    """Return hashes of the reader's code and of the code that reads audio, and the listing. None if it is damaged."""
+    """Return hashes of the corpus class and of the audio reader, and the listing; None if the file is unusable."""
     try:
         with path.open("rb") as opened, np.load(opened) as file:
             arrays = {name: file[name] for name in file.files}
@@ -218,18 +219,18 @@ def _read_index(path: Path) -> tuple[str, str, Listing] | None:
 
 
 def _is_unchanged(listing: Listing) -> bool:
-    """Return whether all texts, folders and audio files are unchanged."""
+    """Return whether all text files, folders and audio files are unchanged since the listing was made."""
     recorded = (listing.sources[row].split(" ", 1) for row in range(len(listing.sources)))
     if any(_hash_source(path) != hash_ for hash_, path in recorded):
         return False
     facts = map(tuple, listing.facts[:, : len(MISSING)].tolist())
-    states = dict(zip(listing.utterances.strings("audio"), facts, strict=True))  # once per file
+    states = dict(zip(listing.utterances.strings("audio"), facts, strict=True))  # a dict, to check each file only once
     return all((FileState.read(path) or MISSING) == state for path, state in states.items())
 
 
 def _inspect(path: Path, indexed: Mapping[tuple[str, FileState], AudioFile]) -> tuple[str, AudioFile]:
-    """Return a path, with the stored facts about its file in its current state, or with facts read from it now."""
-    state = FileState.read(path) or MISSING  # before the file is read, so that a change during reading is noticed later
+    """Return the path and facts about its file: from an index if the file is unchanged, or else read from the file."""
+    state = FileState.read(path) or MISSING  # before reading, so a change during reading is detected later
     if file := indexed.get((str(path), state)):
         return str(path), file
     try:
@@ -240,13 +241,13 @@ def _inspect(path: Path, indexed: Mapping[tuple[str, FileState], AudioFile]) -> 
 
 
 def _place(utterance: Utterance, file: AudioFile) -> Utterance:
-    """Return the utterance with its exact duration, or with a fault if it is empty or exceeds the file."""
+    """Return the utterance with its exact duration, or with a fault if it is empty or extends past the file's end."""
     if file.fault:
         return replace(utterance, duration=0.0, fault=file.fault)
     length, begin = file.samples / file.rate, utterance.offset
     end = min(begin + utterance.duration, length)
     if begin + utterance.duration > length + ROUNDING and utterance.duration < float("inf"):
-        excess = f"{begin:g} to {begin + utterance.duration:g} s of a file of {length:g} s"
+        excess = f"{begin:g} to {begin + utterance.duration:g} s, but the file ends at {length:g} s"
         return replace(utterance, duration=0.0, fault=f"beyond the end: {utterance.audio}: {excess}")
     if round((end - begin) * file.rate) < 1:
         return replace(utterance, duration=0.0, fault=f"zero-length audio: {utterance.audio}: from {begin:g} s on")
@@ -262,7 +263,7 @@ def _find_rows_to_decode(listing: Listing) -> np.ndarray:
 
 
 def _find_fault(utterance: Utterance) -> str:
-    """Return the fault that decoding an utterance shows, or ""."""
+    """Decode an utterance, and return the fault that this reveals, or "" if there is none."""
     try:
         samples = audio.read(utterance.audio, utterance.offset, utterance.duration, utterance.channel)
         return "" if samples.any() else f"{SILENT}: {utterance.audio}: every sample is 0"

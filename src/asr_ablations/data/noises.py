@@ -1,4 +1,4 @@
-"""Noise in waveforms: recordings in a folder, and the addition of noise at a signal-to-noise ratio."""
+"""Find and read recordings of noise, and add noise to waveforms at a given signal-to-noise ratio."""
 
 from pathlib import Path
 
@@ -13,9 +13,9 @@ from asr_verdicts.errors import UsageError
 
 
 def list_recordings(key: str, folder: str | Path | None, content: str) -> list[Path]:
-    """Return the audio files in a folder and its subfolders, sorted. Raises UsageError with `key` if there are none.
+    """Return the sorted paths of all audio files in a folder and its subfolders. Raises UsageError if there are none.
 
-    content: description of the recordings, such as "recordings of noise"
+    key, content: config key of the folder and description of its recordings, for the error message
     """
     if folder is None or not expanded(folder, key).is_dir():
         raise UsageError(f"{key}={folder}: expected a folder with {content}")
@@ -27,7 +27,7 @@ def list_recordings(key: str, folder: str | Path | None, content: str) -> list[P
 
 
 def add_noise(samples: np.ndarray, noise: np.ndarray, decibels: float) -> np.ndarray:
-    """Return int16 samples (S,) with noise (S,) added at a signal-to-noise ratio in dB; unchanged if one is silent."""
+    """Add noise (S,) to int16 samples (S,) at a signal-to-noise ratio in dB, unless either of them is silent."""
     speech = samples.astype(np.float32)
     if not samples.any() or not noise.any():
         return samples
@@ -37,9 +37,9 @@ def add_noise(samples: np.ndarray, noise: np.ndarray, decibels: float) -> np.nda
 
 
 def read_noise(path: Path, position: float, length: int) -> np.ndarray:
-    """Read `length` samples (S,) from a file, which is repeated if it is shorter.
+    """Read `length` samples (S,) at 16 kHz from a file, and repeat them if the file is too short.
 
-    position: 0 for the earliest possible start, up to 1 for the latest.
+    position: where to start reading, from 0 (start of the file) to 1 (latest start that leaves `length` samples)
     """
     seconds = audio.duration(path)
     needed = length / SAMPLE_RATE

@@ -1,7 +1,7 @@
-"""Caches of recordings: their interface, and the cache on disk, which has a file of values and an index of utterances.
+"""The interface of recording caches, and a cache on disk that stores all recordings in one file with an index.
 
-The name of a cache's folder contains the key of its content. One process builds it under a temporary name, and renames
-the complete cache, while other processes wait. A cache whose files do not fit together is built again.
+The name of the cache folder contains a hash of everything that determines the recordings. One process builds the cache
+under a temporary name and renames it when it is complete, while other processes wait. A damaged cache is rebuilt.
 """
 
 import hashlib
@@ -29,36 +29,38 @@ from asr_verdicts.errors import UsageError
 log = logging.getLogger(__name__)
 
 Recording = tuple[np.ndarray, int]
-"""The int16 samples (S,) or float16 features (T, F) of an utterance, and its length in samples."""
+"""The int16 samples (S,) or float16 features (T, F) of an utterance, and the utterance's length in samples."""
 
 
 class Store(Protocol):
-    """The source from which a dataset reads recordings."""
+    """Reads the recordings of a data set from a cache or from audio files."""
 
     decodes: bool
-    """Whether reading needs CPU time, so that several processes read instead of one thread."""
+    """Whether reading takes much CPU time. If it does, several processes read recordings instead of one thread."""
 
     def read(self, utterance: Utterance) -> Recording:
-        """Return one recording. Raises UsageError if the audio cannot be read."""
+        """Read the recording of an utterance. Raises UsageError if the audio cannot be read."""
 
 
 @runtime_checkable
 class Cache(Protocol):
-    """cache: keeps recordings once their audio files have been read."""
+    """cache: stores recordings after their audio files have been read."""
 
     holds_features: bool
-    """Whether recordings are features, so that waveforms cannot be augmented."""
+    """Whether recordings are features instead of waveforms, which rules out the augmentation of waveforms."""
 
     def open(self, name: str, utterances: Sequence[Utterance], workers: int) -> Store:
-        """Return the recordings of one set, with exactly the samples of the files. `workers` processes will read them;
-        0 means the training process. Raises UsageError if audio cannot be read or the cache cannot be written.
+        """Open a set's recordings for reading, after caching them if necessary.
+
+        workers: number of processes that will read them; 0 if the training process reads them itself. Raises UsageError
+        if audio cannot be read or the cache cannot be written.
         """
 
 
 class Cached:
-    """Recordings in a complete cache. All processes share one copy in the system's page cache.
+    """Reads recordings from a complete cache on disk. All processes share one copy in the system's page cache.
 
-    Raises OSError, ValueError or EOFError if the cache is missing or its files do not fit together.
+    Raises OSError, ValueError or EOFError if the cache is missing or damaged.
     """
 
     decodes = False
@@ -68,22 +70,22 @@ class Cached:
         self.width = self.dtype.itemsize * math.prod(shape)
         index: np.ndarray = np.load(folder / "index.npy")
         if index.dtype != np.int64 or index.shape != (2, len(utterances)):
-            raise ValueError(f"index.npy does not belong to {len(utterances)} recordings")
+            raise ValueError(f"index.npy does not have the shape of an index of {len(utterances)} recordings")
         self.ends, self.samples = index
         if os.fstat(self.file.fileno()).st_size != self.width * self.ends[-1:].sum():
-            raise ValueError("the file of values does not have the length that index.npy gives")
+            raise ValueError("the size of the file `values` does not match index.npy")
         self.rows = {id_: row for row, id_ in enumerate(utterances.strings("id"))}
 
     @cached_property
     def file(self) -> FileIO:
-        # stays open, because the folder may be removed; not mapped into memory, because a mapped file that is truncated
-        # ends its readers by SIGBUS without a message
+        # The file stays open, because another process may remove its folder. It is not memory-mapped, because
+        # truncating a mapped file kills its readers with SIGBUS and without a message.
         file = self.path.open("rb", buffering=0)
         weakref.finalize(self, file.close)
         return file
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leave out the open file, which other processes open again."""
+        """Omit the open file when pickling, because every process opens the file itself."""
         return {name: value for name, value in vars(self).items() if name != "file"}
 
     def read(self, utterance: Utterance) -> Recording:
@@ -92,7 +94,7 @@ class Cached:
         values = np.empty((end - begin, *self.shape), self.dtype)
         buffer = values.reshape(-1).view(np.uint8).data
         if os.preadv(self.file.fileno(), [buffer], begin * self.width) < values.nbytes:
-            raise UsageError(f"{self.path} was truncated while it was read; the same command builds it again")
+            raise UsageError(f"{self.path} was truncated while it was read; run the same command again to rebuild it")
         return values, int(self.samples[row])
 
 
@@ -104,10 +106,10 @@ def open_cache(
     shape: tuple[int, ...],
     size: int,
 ) -> Cached:
-    """Return the cache in `folder`, whose name contains its key. If it is missing or damaged, it is built with `read`.
+    """Open the cache in `folder`. If it is missing or damaged, first build it by calling `read` for every utterance.
 
-    size: approximate bytes needed. Raises UsageError if the cache cannot be written or an utterance cannot be read, and
-    then leaves no files.
+    size: approximate size of the cache in bytes. Raises UsageError if the cache cannot be written or an utterance
+    cannot be read, and deletes the incomplete cache.
     """
     try:
         if cached := _load(folder, utterances, dtype, shape):
@@ -134,7 +136,7 @@ def _load(folder: Path, utterances: Utterances, dtype: type, shape: tuple[int, .
 
 
 def _build(folder: Path, utterances: Utterances, read: Callable[[Utterance], Recording], size: int) -> None:
-    # remove temporary folders of killed processes, and a damaged cache
+    # delete temporary folders that killed processes left, and a damaged cache
     for remainder in [*folder.parent.glob(f".{folder.name}.*"), folder]:
         shutil.rmtree(remainder, ignore_errors=True)
     free = shutil.disk_usage(folder.parent).free
@@ -159,10 +161,10 @@ def _build(folder: Path, utterances: Utterances, read: Callable[[Utterance], Rec
 
 
 def cache_key(utterances: Sequence[Utterance], made_by: str) -> str:
-    """Return a hash of 16 hexadecimal digits over the utterances, their files, and the code that makes recordings.
+    """Return a hash (16 hexadecimal digits) of utterances, their audio files, and the code that makes recordings.
 
-    made_by: hash of the options and code that turn samples into recordings. Every key also covers the code that reads
-    audio, and the versions of its libraries. Raises UsageError for a missing file.
+    made_by: string that identifies the options and code that turn samples into recordings. The hash always covers the
+    code that reads audio, and the versions of its libraries. Raises UsageError for a missing file.
     """
     columns = Utterances.convert(utterances)
     digest = hashlib.sha256()

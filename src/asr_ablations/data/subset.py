@@ -1,4 +1,4 @@
-"""A part of the training set of given length, drawn by speaker."""
+"""Select a random part of the training set that has a given number of hours, speaker by speaker."""
 
 import hashlib
 import math
@@ -11,15 +11,15 @@ from asr_ablations.tools.checks import number, whole
 from asr_verdicts.errors import choices
 
 DECIMALS = 1000
-"""Steps per hour to which the message about too few hours rounds down."""
+"""An error message rounds the available hours down to a multiple of 1 / DECIMALS."""
 
 
 class Subset:
-    """Draws a part of the training set: whole speakers in an order that `seed` draws.
+    """Selects a random part of the training set: whole speakers, in an order that depends only on `seed`.
 
-    Utterances of the last speaker are added, in an order that `seed` also draws, until `hours` hours are reached. So
-    fewer hours are always contained in more hours of the same seed. Utterances that cannot be used by any model are not
-    drawn. What only one alphabet or model cannot use is drawn, so that the subset does not depend on them.
+    The last speaker contributes only enough utterances, also in random order, to reach `hours`. A subset therefore
+    contains every smaller subset with the same seed. Utterances that no model can use do not count. Utterances that
+    only some alphabets or models cannot use do count, because the subset must not depend on the alphabet or model.
     """
 
     def __init__(self, options: object) -> None:
@@ -29,9 +29,9 @@ class Subset:
         self.seed = whole("data.subset.seed", options["seed"], 0)
 
     def draw(self, training: Utterances, max_seconds: float | None) -> Utterances:
-        """Return the subset in the order of the set, with all faulty utterances, which are reported and left out later.
+        """Return the subset in its original order, plus all faulty utterances, which are reported and left out later.
 
-        Raises UsageError if there are too few hours.
+        max_seconds: maximum duration of an utterance. Raises UsageError if the training set has too few hours.
         """
         durations, faulty = training.column("duration"), training.has("fault")
         rows = np.flatnonzero(~faulty & training.has("text") & (durations <= (max_seconds or math.inf)))
@@ -47,5 +47,5 @@ class Subset:
         return training.take(np.sort(np.concatenate([order[:count], np.flatnonzero(faulty)])))
 
     def _place(self, name: str) -> bytes:
-        """Return the place of a speaker or an utterance in the order that the seed draws."""
+        """Return a sort key for a speaker or utterance, which gives a random order that depends only on the seed."""
         return hashlib.sha256(f"{self.seed} {name}".encode(errors="surrogatepass")).digest()

@@ -1,4 +1,4 @@
-"""Selection of the utterances that a run uses, and the faults of the others."""
+"""Select the utterances that a run can use, and report why it leaves out other utterances."""
 
 import logging
 import math
@@ -22,26 +22,26 @@ from asr_verdicts.text import lower, normalisation
 log = logging.getLogger(__name__)
 
 FEATURE_FRAMES = 100
-"""Feature frames per second in all published settings (10 ms hop). A transcript with more labels is a fault, because no
-speaker is faster. If only one model has too few output frames, its training leaves the utterance out (`infeasible`)."""
+"""Feature frames per second in all published settings (10 ms hop). An utterance with more labels than feature frames
+is faulty, because nobody speaks so fast. An utterance that only some models cannot use is not faulty."""
 INFEASIBLE = "infeasible"
 OVER_LONG, OVER_LONG_TO_EVALUATE = "longer than data.max_seconds", "longer than data.max_evaluated_seconds"
 TOO_SHORT = "too short for one output frame (features.window, model.convolutions)"
 UNUSED = INFEASIBLE, TOO_SHORT, OVER_LONG, OVER_LONG_TO_EVALUATE
-"""Reasons for leaving out an utterance that another model or limit would use."""
+"""Reasons for leaving out an utterance that depend on the model or on limits, so another run may use the utterance."""
 CHUNK = 4096
-"""Number of utterances whose texts are in memory at the same time."""
+"""Number of utterances whose transcripts are held in memory at the same time."""
 SIGNS = 12
-"""Maximum number of characters that a complaint lists, because some alphabets have thousands."""
+"""Maximum number of characters that an error message lists, because some alphabets have thousands."""
 FOREIGN = "characters outside the alphabet"
 CURES = {"case": "data.normalise=case makes {} lower case", "punctuation": "data.normalise=punctuation removes {}"}
 
 
 @dataclass(frozen=True)
 class Screened:
-    """One set: the utterances that are used (`kept`), and the others by reason (`left_out`).
+    """A data set after screening: utterances to use (`kept`), and excluded utterances by reason (`left_out`).
 
-    infeasible: ids of utterances with too few output frames for CTC; evaluation uses them if they have any frame
+    infeasible: ids of utterances with too few output frames for CTC; evaluation uses them if they have any output frame
     """
 
     kept: Utterances
@@ -55,9 +55,9 @@ def screen(
     output_frames: Callable[[torch.Tensor], torch.Tensor],
     names: Sequence[str] | None = None,
 ) -> dict[str, Screened]:
-    """Return the named sets of the corpus, by default all sets.
+    """Exclude unusable utterances from the named sets of a corpus (default: all sets), and return the screened sets.
 
-    Raises UsageError with the first unusable utterance and the number for each fault, unless the corpus skips them.
+    If data.on_bad=stop, raises UsageError that shows the first faulty utterance and counts the faults.
     """
     judged = judge(corpus, alphabet, names)
     if corpus.on_bad == "stop" and (causes := complaints(judged, corpus, alphabet)):
@@ -65,18 +65,18 @@ def screen(
         summary = "; ".join(cause.text for cause in causes)
         raise UsageError(
             f"{first.id}: {first.fault}; {summary} (src/prepare.py with the same data shows more; data.on_bad=skip "
-            "leaves such utterances out)"
+            "leaves faulty utterances out)"
         )
     return select(judged, corpus, alphabet, output_frames)
 
 
 def judge(corpus: Corpus, alphabet: Alphabet, names: Sequence[str] | None = None) -> dict[str, Utterances]:
-    """Return the utterances of the named sets, by default all sets, with the faults of their audio, texts and ids."""
+    """Return all utterances of the named sets (default: all sets), marked with faults in audio, transcript or id."""
     judged = {}
     for name in dict.fromkeys(names or corpus.sets()):
         utterances = corpus.read_set(name)
         tested = name in corpus.test and name not in ("train", *corpus.validation)
-        if tested:  # silence with an empty text is no fault here, because recognised words count as insertions
+        if tested:  # test sets may contain silence with an empty transcript: recognised words count as insertions
             textless = np.flatnonzero(utterances.has("fault") & ~utterances.has("text")).tolist()
             utterances = utterances.with_faults({i: "" for i in textless if utterances[i].fault.startswith(SILENT)})
         occurrences = Counter(utterances.strings("id"))
@@ -92,14 +92,14 @@ def judge(corpus: Corpus, alphabet: Alphabet, names: Sequence[str] | None = None
 
 
 class Complaint(NamedTuple):
-    """The utterances of a set that have the same fault. text: their number, the fault and a remedy."""
+    """All utterances of a set with the same fault. text: message with their number, the fault and any known remedy."""
 
     text: str
     utterances: list[Utterance]
 
 
 def complaints(judged: Mapping[str, Utterances], corpus: Corpus, alphabet: Alphabet) -> list[Complaint]:
-    """Return the faulty utterances by set and fault, with the largest group of each set first."""
+    """Group faulty utterances by set and kind of fault. Within each set, the largest group comes first."""
     learnable = set[str]().union(*judged["train"].strings("text")) if "train" in judged else set()
     result = []
     for name, utterances in judged.items():
@@ -115,7 +115,7 @@ def complaints(judged: Mapping[str, Utterances], corpus: Corpus, alphabet: Alpha
 
 
 def _describe_foreign(group: list[Utterance], language: str, alphabet: Alphabet, learnable: set[str]) -> str:
-    """Return the characters outside the alphabet, and the settings that remove all of them or add them to it."""
+    """List characters outside the alphabet, with settings that remove them from transcripts or add them to it."""
     signs = sorted({sign for u in group for sign in alphabet.foreign(u.text)})
     cures: list[str] = []
     for name, cure in CURES.items():
@@ -129,7 +129,10 @@ def _describe_foreign(group: list[Utterance], language: str, alphabet: Alphabet,
 
 
 def _measure_texts(utterances: Utterances, alphabet: Alphabet) -> tuple[np.ndarray, np.ndarray]:
-    """Return how many frames CTC needs for each text (N,), and whether it is empty or has foreign characters (N,)."""
+    """Return the number of frames that CTC needs for each transcript (N,), and a mask of unusable transcripts (N,).
+
+    A transcript is unusable if it is empty or contains characters outside the alphabet.
+    """
     least, unfit = [np.zeros(0, np.int64)], [np.zeros(0, np.bool_)]
     for begin in range(0, len(utterances), CHUNK):
         chunk = utterances[begin : begin + CHUNK]
@@ -146,10 +149,9 @@ def select(
     alphabet: Alphabet,
     output_frames: Callable[[torch.Tensor], torch.Tensor],
 ) -> dict[str, Screened]:
-    """Return the sets without unusable and overlong utterances.
+    """Exclude faulty, overlong and too short utterances from each set. Raises UsageError if a set becomes empty.
 
-    The training set also loses utterances with too few output frames for CTC. The other sets lose only utterances that
-    have no output frames. Raises UsageError if a set becomes empty.
+    A training utterance is too short if it has too few output frames for CTC, a held-out utterance if it has none.
     """
     selected = {}
     for name, utterances in judged.items():
@@ -175,29 +177,29 @@ def select(
     kinds = {name: {unit.partition(" ")[0] for unit in strings} for name, strings in units.items()}
     if unknown := [harmless(name) for name in kinds if not kinds[name].isdisjoint(UNKNOWN_SPEAKERS)]:
         log.warning(
-            "speakers of %s are unknown: verdicts are over utterances, and their intervals are too narrow if a speaker "
-            "has several; give each utterance a speaker, or set data.speaker_of",
+            "speakers of %s are unknown: verdicts treat each utterance or recording as a different speaker, so their "
+            "intervals may be too narrow; give each utterance a speaker, or set data.speaker_of",
             " and ".join(unknown),
         )
     return selected
 
 
 def _describe_fault(utterance: Utterance, alphabet: Alphabet, occurrences: int, tested: bool) -> str:
-    """Return the fault of an utterance's id or text, or ""."""
+    """Return the fault in an utterance's id or transcript, or "" if there is none."""
     if occurrences > 1:
-        return f"duplicate id: {occurrences} utterances have it, one of them {utterance.audio}"
+        return f"duplicate id: {occurrences} utterances have this id, such as {utterance.audio}"
     if not utterance.text and not tested:
         return f"empty transcript: {utterance.audio}"
     if foreign := alphabet.foreign(utterance.text):
         return f"{FOREIGN}: {' '.join(map(repr, foreign))} in {utterance.text!r}"
     needed, available = shortest_path(alphabet.encode(utterance.text)), int(FEATURE_FRAMES * utterance.duration)
     if needed > available:
-        return f"transcript longer than frames: {needed} labels and repeats, {available} frames of {utterance.audio}"
+        return f"transcript longer than frames: it needs {needed} frames, but {utterance.audio} has {available}"
     return ""
 
 
 def _report_left_out(name: str, count: int, left_out: Mapping[str, Sequence[Utterance]]) -> None:
-    """Log which of the `count` utterances of a set are left out, by reason. Raises UsageError if none is left."""
+    """Log which utterances of a set are left out, by reason. Raises UsageError if all `count` utterances are."""
     for reason, utterances in left_out.items():
         ids = ", ".join(sorted(u.id for u in utterances)[:5]) + (" …" if utterances[5:] else "")
         log.warning("%d of %d utterances of %s are left out, %s: %s", len(utterances), count, name, reason, ids)

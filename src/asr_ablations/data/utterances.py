@@ -1,4 +1,4 @@
-"""Utterances, and compact sequences of them, which are stored as columns."""
+"""Utterances, and a compact sequence of utterances that stores each field in one column."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,15 +12,15 @@ from asr_ablations.data.audio import AVERAGED
 
 @dataclass(frozen=True)
 class Utterance:
-    """A spoken sentence, as part of an audio file.
+    """A part of an audio file that contains a spoken sentence.
 
     - speaker: name of the speaker, "" if unknown
-    - offset, duration: start and length in seconds. A corpus may set an unknown duration to infinity, which Corpus.read
-      replaces.
-    - content: hash of the whole file
+    - offset, duration: start and length in seconds. A corpus may set an unknown duration to infinity; Corpus.read then
+      replaces it by the true duration.
+    - content: hash of the whole audio file
     - fault: "<reason>: <detail>" if the utterance cannot be used, otherwise ""
-    - unit: kind and name of the independent draw for statistics if it is not the speaker, such as "voice f3" for
-      speakers that share a synthetic voice; otherwise "". Bootstrap samples contain all utterances of a unit or none.
+    - unit: kind and name of the unit that the bootstrap resamples, such as "voice f3" for all speakers with the same
+      synthetic voice; "" to resample speakers
     - channel: channel number, counted from 0; AVERAGED for the average of all channels
     """
 
@@ -42,14 +42,14 @@ NUMBERS = {"offset": np.float64, "duration": np.float64, "channel": np.int64}
 
 @dataclass(frozen=True, eq=False)
 class PackedTexts:
-    """Strings in one UTF-8 buffer, because separate objects would need more memory than their characters."""
+    """Strings in one UTF-8 buffer, because separate Python objects would need more memory than the characters do."""
 
     content: bytes
     ends: np.ndarray
 
     @staticmethod
     def pack(strings: Iterable[str]) -> "PackedTexts":
-        # a file name may contain bytes that are no UTF-8, which Python represents as lone surrogates
+        # a file name may contain bytes that are not valid UTF-8, which Python represents as lone surrogates
         encoded = [string.encode("utf-8", "surrogatepass") for string in strings]
         return PackedTexts(b"".join(encoded), np.cumsum([0, *map(len, encoded)], dtype=np.int64))
 
@@ -73,7 +73,7 @@ class PackedTexts:
 
 
 class Utterances(Sequence[Utterance]):
-    """Utterances stored as columns, which slices share. rows: index of each utterance in the columns; None for all."""
+    """Utterances stored as columns, which slices share. rows: column index of each utterance; None for all rows."""
 
     def __init__(
         self, texts: Mapping[str, PackedTexts], numbers: Mapping[str, np.ndarray], rows: np.ndarray | None = None
@@ -133,14 +133,14 @@ class Utterances(Sequence[Utterance]):
     __hash__ = None  # type: ignore[assignment]
 
     def take(self, indices: np.ndarray) -> "Utterances":
-        """Return the utterances at these indices, or those for which a mask is true."""
+        """Return the utterances at the given indices, or where a boolean mask is true."""
         return Utterances(self.texts, self.numbers, self.rows[indices])
 
     def usable(self) -> "Utterances":
         return self.take(~self.has("fault"))
 
     def with_faults(self, faults: Mapping[int, str]) -> "Utterances":
-        """Return the utterances with new faults, given by index."""
+        """Return the utterances with some faults replaced. faults: new faults by index of the utterance."""
         if not faults:
             return self
         column = [*map(self.texts["fault"].__getitem__, range(len(self.texts["fault"])))]
@@ -149,12 +149,12 @@ class Utterances(Sequence[Utterance]):
         return Utterances({**self.texts, "fault": PackedTexts.pack(column)}, self.numbers, self.rows)
 
     def column(self, name: str) -> np.ndarray:
-        """Return a numeric column (N,)."""
+        """Return a numeric field of all N utterances, (N,)."""
         return self.numbers[name][self.rows]
 
     def strings(self, name: str) -> Iterator[str]:
         return map(self.texts[name].__getitem__, self.rows)
 
     def has(self, name: str) -> np.ndarray:
-        """Return whether a text column is not empty, for each row (N,)."""
+        """Return a mask (N,) of the utterances whose text field is not empty."""
         return np.diff(self.texts[name].ends)[self.rows] > 0

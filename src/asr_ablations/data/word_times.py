@@ -1,4 +1,4 @@
-"""Times of the words in a decoded text, from the most probable CTC path through the model's outputs."""
+"""Find the times of decoded words on the most probable CTC path through the model's outputs."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from asr_ablations.data.alphabet import Alphabet
 
 @dataclass(frozen=True)
 class Word:
-    """A word with start and end in seconds. confidence: geometric mean of its label probabilities on the best path."""
+    """A decoded word with start and end in seconds. confidence: geometric mean of its labels' probabilities."""
 
     word: str
     start: float
@@ -21,10 +21,10 @@ class Word:
 
 
 def align(log_probs: torch.Tensor, text: str, alphabet: Alphabet, step: float, offset: float) -> list[Word]:
-    """Return the words of a decoded text with their times on its most probable path through log_probs (T, V) in nats.
+    """Return the words of a decoded text with their times, from the most probable CTC path of this text.
 
-    step: seconds per frame; offset: seconds added to all times. A word ends with the frame of its last label, which is
-    often earlier than the end of the sound.
+    log_probs: model outputs in nats, (T, V); step: seconds per frame; offset: seconds added to all times. A word ends
+    with the frame of its last label, which often precedes the end of its sound.
     """
     if not text:
         return []
@@ -43,9 +43,9 @@ def align(log_probs: torch.Tensor, text: str, alphabet: Alphabet, step: float, o
 def label_frames(log_probs: NDArray[np.floating], labels: Sequence[int]) -> list[NDArray[np.intp]]:
     """Return the frames of each label on the most probable CTC path (Graves et al. 2006).
 
-    log_probs: (T, V) in nats, with the blank at index 0. Raises ValueError if there are too few frames. forced_align of
-    torchaudio 2.11 does not return the best path: if steps by one state and by two states are equally good, as is
-    common with confident models, it takes neither.
+    log_probs: model outputs in nats, (T, V), with the blank at index 0. Raises ValueError if there are too few frames.
+    This replaces forced_align of torchaudio 2.11, which misses the best path if steps by one and by two states are
+    equally good, as is common with confident models.
     """
     states = np.zeros(2 * len(labels) + 1, dtype=int)  # blank, label, blank, …, label, blank
     states[1::2] = labels

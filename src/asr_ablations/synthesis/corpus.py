@@ -1,4 +1,4 @@
-"""Generation of the built-in corpus: synthetic speakers read sentences from a grammar, in LibriSpeech's layout."""
+"""Generate the built-in corpus: synthetic speakers read random sentences. Files follow LibriSpeech's layout."""
 
 import hashlib
 import itertools
@@ -28,7 +28,7 @@ from asr_ablations.tools.signals import end_with, start_of
 from asr_verdicts.files import named, write
 from asr_verdicts.terminal import bar
 
-GENERATOR_VERSION = 5  # increased whenever the same request gives different files
+GENERATOR_VERSION = 5  # increase this whenever the same request would generate different files
 MOST = 100_000  # upper limit on the hours of training audio, and on each number of speakers and sentences
 SPEAKERS = "SPEAKERS.TXT"  # a file in each split, with one line per speaker
 SPEED = 200  # approximate seconds of speech that one core generates per second
@@ -42,7 +42,7 @@ SECONDS_PER_UTTERANCE = 2.2  # approximate mean, used only for estimates
 
 @dataclass(frozen=True)
 class Request:
-    """A request for a corpus. Language, words and seed determine its speakers and sentences; the rest is its size.
+    """A request for a corpus. Language, words and seed determine speakers and sentences; other fields set the size.
 
     - language: code of a module in synthesis/languages
     - words: size of the vocabulary
@@ -76,11 +76,11 @@ class Request:
         return self.test_speakers, self.test_sentences
 
     def corpus(self, root: Path) -> Path:
-        """Return the folder of all corpora that have these speakers and this vocabulary, whatever their size."""
+        """Return the folder that all corpora of any size with the same language, vocabulary and seed share."""
         return root / f"{self.language}-{self.words}words-seed{self.seed}-v{GENERATOR_VERSION}"
 
     def folder(self, root: Path, split: str) -> Path:
-        """Return a split's folder. Its name lacks the sizes of other splits, so requests that differ there share it."""
+        """Return a split's folder. Requests with different sizes of the other splits share this folder."""
         speakers, sentences = self.evaluation(split)
         size = f"{self.hours:g}h" if split == "train" else f"{speakers}x{sentences}"
         return self.corpus(root) / f"{split}-{size}"
@@ -88,7 +88,7 @@ class Request:
 
 @dataclass(frozen=True)
 class SpeakerJob:
-    """A request for the recordings of one speaker: `utterances` of them, or about `seconds` of speech if it is None."""
+    """The job of generating one speaker: `utterances` recordings, or about `seconds` of speech if that is None."""
 
     folder: Path  # working folder of the split, deleted when the split is complete
     request: Request
@@ -117,7 +117,7 @@ class SpeakerJob:
         return self.folder / "partial"
 
     def prepare_folders(self) -> None:
-        """Create the folders of the split, and delete incomplete speakers that a stopped run left."""
+        """Create the split's working folders, and delete incomplete speakers that an interrupted run left behind."""
         shutil.rmtree(self.partial, ignore_errors=True)
         for part in (self.record.parent, self.speech, self.partial):
             part.mkdir(parents=True, exist_ok=True)
@@ -129,7 +129,7 @@ def _sampler(language: str, words: int) -> SentenceSampler:
 
 
 def utterances(job: SpeakerJob) -> Iterator[tuple[str, np.ndarray]]:
-    """Yield pairs of a sentence and its int16 samples (S,) at 16 kHz, without end."""
+    """Yield sentences with their int16 samples (S,) at 16 kHz, without end. job: selects the speaker."""
     request = job.request
     sampler = _sampler(request.language, request.words)
     speaker = draw_speaker(request.seed, request.language, job.split, job.index)
@@ -137,7 +137,7 @@ def utterances(job: SpeakerJob) -> Iterator[tuple[str, np.ndarray]]:
     for index in itertools.count():
         rng = generator("utterance", request.seed, request.language, request.words, job.split, job.index, index)
         sentence = sampler.draw(rng, job.split)
-        for _ in range(20):  # only some attempts, because a small vocabulary may have too few sentences
+        for _ in range(20):  # a limited number of attempts, because a small vocabulary may have too few sentences
             if sentence not in spoken:
                 break
             sentence = sampler.draw(rng, job.split)
@@ -146,7 +146,7 @@ def utterances(job: SpeakerJob) -> Iterator[tuple[str, np.ndarray]]:
 
 
 def generate_speaker(job: SpeakerJob) -> None:
-    """Write the recordings and transcripts of a speaker, then the record that marks the speaker as complete."""
+    """Write a speaker's recordings and transcripts, and finally the record that marks the speaker as complete."""
     speaker = draw_speaker(job.request.seed, job.request.language, job.split, job.index)
     folder = job.partial / f"{speaker.number}-{os.getpid()}"
     transcripts: dict[Path, list[str]] = {}
@@ -169,14 +169,14 @@ def generate_speaker(job: SpeakerJob) -> None:
     for chapter, lines in transcripts.items():
         (chapter / f"{speaker.number}-{chapter.name}.trans.txt").write_text("".join(lines), encoding="utf-8")
     final = job.speech / str(speaker.number)
-    shutil.rmtree(final, ignore_errors=True)  # from a run that stopped before it wrote the record
+    shutil.rmtree(final, ignore_errors=True)  # left by a run that stopped before it wrote the record
     os.replace(folder, final)
     totals = {"seconds": round(seconds, 3), "utterances": index + 1, "words": words, "sha256": digest.hexdigest()}
     write(job.record, json.dumps({**totals, "sex": speaker.sex, **asdict(speaker)}, indent=1) + "\n")
 
 
 def generate_speakers(jobs: list[SpeakerJob], title: str) -> None:
-    """Generate the speakers that are not complete yet, in one process per core if that saves time."""
+    """Generate all speakers that are not complete yet, in one process per core if that saves time."""
     open_jobs = [job for job in jobs if not job.record.exists()]
     expected = sum(job.expected_seconds for job in open_jobs)
     processes = min(cores(), len(open_jobs))
@@ -200,7 +200,7 @@ def generate_speakers(jobs: list[SpeakerJob], title: str) -> None:
 
 
 def _generate_in_processes(jobs: list[SpeakerJob], advance: Callable[[float], None], processes: int) -> None:
-    # spawned, because a fork would break the threads or CUDA that the parent may have
+    # processes are spawned, because forking would break threads or CUDA if the parent uses them
     parent = os.getpid(), start_of(os.getpid())
     pool = ProcessPoolExecutor(processes, get_context("spawn"), initializer=_start_worker, initargs=parent)
     try:
@@ -216,21 +216,21 @@ def _start_worker(parent: int, started: float) -> None:
     import torch
 
     torch.set_num_threads(1)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # after Ctrl-C the parent stops its workers
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # because the parent stops its workers after Ctrl-C
     end_with(parent, started)
 
 
 def generate(root: Path, request: Request, splits: Sequence[str]) -> None:
-    """Generate the splits that do not exist under `root`. If an earlier run was stopped, continue its work.
+    """Generate the splits that do not exist under `root`. Continue the work of an interrupted run, if any.
 
-    The same request always gives the same bytes, and the size of one split does not affect the others. A split is
+    The same request always generates the same bytes, and the size of one split does not affect other splits. A split is
     complete if its folder (Request.folder) exists. The folder contains:
 
     - <speaker>/<chapter>/<speaker>-<chapter>-<nnnn>.flac (16 kHz), and <speaker>-<chapter>.trans.txt (upper case)
     - SPEAKERS.TXT and split.json
 
-    vocabulary.txt lies next to the splits. Raises UsageError for an unknown language or an impossible number of words,
-    and RuntimeError if espeak-ng fails.
+    The file vocabulary.txt is next to the split folders. Raises UsageError for an unknown language or an impossible
+    number of words, and RuntimeError if espeak-ng fails.
     """
     if not _unfinished(root, request, splits):
         return
@@ -260,7 +260,7 @@ def _unfinished(root: Path, request: Request, splits: Sequence[str]) -> list[str
 
 
 def _working_folder(folder: Path) -> Path:
-    """Return the folder in which a split is generated. It lies next to the final folder."""
+    """Return the folder in which a split is generated, next to the split's final folder."""
     return folder.with_name(f".{folder.name}")
 
 
@@ -277,7 +277,7 @@ def plan(root: Path, request: Request, split: str) -> list[SpeakerJob]:
 
 
 def _finish_split(folder: Path, jobs: list[SpeakerJob]) -> None:
-    """Write SPEAKERS.TXT and split.json when all speakers are generated, and move the split to its final folder."""
+    """Write SPEAKERS.TXT and split.json for a fully generated split, and move the split to its final folder."""
     first = jobs[0]
     records = [read_json(job.record) for job in jobs]
     lines = ["; ID | SEX | SUBSET | MINUTES | VOICE | KIND | RATE | PITCH | SIGNAL TO NOISE | REVERBERATION TIME\n"]

@@ -1,4 +1,4 @@
-"""Sentences from a grammar over the N most frequent words of a language, with Zipf-like word frequencies."""
+"""Sample sentences from a grammar over the N most frequent words of a language, with Zipf-like word frequencies."""
 
 import hashlib
 from bisect import bisect
@@ -15,21 +15,21 @@ from asr_verdicts.errors import choices
 
 LENGTHS = range(3, 11)  # words per sentence
 ZIPF_OFFSET, ZIPF_EXPONENT = 2.0, 1.0  # a word of rank r = 0, 1, … in its category has frequency (r + offset)^-exponent
-# This share of words is drawn from the few words that the previous word prefers. Otherwise all words of a category
-# would be interchangeable, and a language model could only learn the grammar.
+# COLLOCATION_SHARE of all words are sampled from COLLOCATES words that the previous word prefers. Otherwise all words
+# of a category would be interchangeable, and a language model could only learn the grammar.
 COLLOCATION_SHARE, COLLOCATES = 0.4, 4
-# A hash of each sentence selects the split that may use it: 4 of 16 sentences go to dev and test splits.
+# A hash of each sentence selects the only split that may use it. On average, 4 of 16 go to dev and test splits.
 PARTITIONS = ("dev-clean", "dev-other", "test-clean", "test-other") + 12 * ("train",)
 MINIMUM_WORDS = 60
 
 
 def partition(sentence: str) -> str:
-    """Return the only split that may use a sentence. It is given by a hash, so that processes need not communicate."""
+    """Return the only split that may use a sentence. A hash determines it, so processes need not communicate."""
     return PARTITIONS[hashlib.sha256(sentence.encode()).digest()[0] % len(PARTITIONS)]
 
 
 def zipf(size: int) -> list[float]:
-    """Return the frequency weights of a category with `size` words, most frequent first."""
+    """Return relative frequencies for the words of a category with `size` words, most frequent first."""
     return [(rank + ZIPF_OFFSET) ** -ZIPF_EXPONENT for rank in range(size)]
 
 
@@ -39,7 +39,7 @@ def ranking(name: str) -> list[str]:
     language = load_language(name)
     symbols = list(language.grammar)
     number = {symbol: i for i, symbol in enumerate(symbols)}
-    follows = np.zeros((len(symbols), len(symbols)))  # expected number of each symbol in a production of a symbol
+    follows = np.zeros((len(symbols), len(symbols)))  # [i, j]: expected number of symbols j in a production of symbol i
     leaves: list[tuple[int, str, float]] = []  # (symbol, word or category, its expected number in a production)
     for symbol, productions in language.grammar.items():
         total = sum(weight for weight, _ in productions)
@@ -62,7 +62,7 @@ def ranking(name: str) -> list[str]:
 
 
 def prune(language: Language, vocabulary: Iterable[str]) -> tuple[dict[str, Productions], set[str]]:
-    """Return the part of the grammar that needs only words of the vocabulary, and the words that it can produce."""
+    """Restrict a grammar to a vocabulary. Return the remaining productions, and the words that they can produce."""
     allowed = set(vocabulary)
     categories = {name for name, members in language.categories.items() if not allowed.isdisjoint(members)}
     possible, size = allowed | categories, 0
@@ -105,7 +105,7 @@ def vocabulary(name: str, size: int) -> list[str]:
 
 
 class SentenceSampler:
-    """Draws random sentences from the `words` most frequent words of a language."""
+    """Samples random sentences that use only the `words` most frequent words of a language."""
 
     def __init__(self, language: str, words: int) -> None:
         self.language = load_language(language)
@@ -125,7 +125,7 @@ class SentenceSampler:
         self._collocates: dict[tuple[str, str], list[str]] = {}
 
     def draw(self, rng: np.random.Generator, split: str | None = None) -> str:
-        """Return a sentence in lower case. If `split` is given, only this split may use the sentence."""
+        """Sample a sentence in lower case. If `split` is given, sample only sentences that this split may use."""
         while True:
             words = self.language.correct(self._expand("SENTENCE", [], rng))
             sentence = " ".join(words)

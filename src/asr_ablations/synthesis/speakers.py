@@ -1,4 +1,4 @@
-"""Synthetic speakers: how their properties are drawn, and how espeak-ng, room and microphone turn text into audio."""
+"""Create synthetic speakers with random properties, and record their speech with espeak-ng in simulated rooms."""
 
 import _ctypes
 import ctypes
@@ -16,31 +16,31 @@ from asr_ablations.synthesis.languages import load_language
 from asr_ablations.tools.signals import deferred
 
 SPLITS = ("train", "dev-clean", "dev-other", "test-clean", "test-other")
-TRAIN_SHARE_OTHER = 0.4  # share of speakers of the kind "other" in the training split
+TRAIN_SHARE_OTHER = 0.4  # share of training speakers whose kind is "other"
 
 WHOLE: dict[str, dict[str, tuple[int, int]]] = {
     "rate": {"clean": (140, 180), "other": (125, 215)},  # words per minute
-    "pitch": {"clean": (35, 65), "other": (15, 85)},  # 0 to 99, with 50 as the default of every voice
+    "pitch": {"clean": (35, 65), "other": (15, 85)},  # 0 to 99; the default of every voice is 50
     "pitch_range": {"clean": (35, 65), "other": (15, 90)},  # 0 (flat) to 99
     "word_gap": {"clean": (0, 2), "other": (0, 3)},  # 10 ms
 }
-"""Ranges of whole numbers for uniform draws. Speakers of the kind "other" are harder to recognise."""
+"""Ranges from which whole numbers are sampled uniformly. Speakers of the kind "other" are harder to recognise."""
 CONTINUOUS: dict[str, dict[str, tuple[float, float]]] = {
-    "signal_to_noise": {"clean": (20, 35), "other": (8, 20)},  # dB, for the mean power of the speech
-    "noise_slope": {"clean": (0.5, 2.0), "other": (0.0, 1.5)},  # power ∝ frequency^-slope: 0 white, 1 pink, 2 brown
+    "signal_to_noise": {"clean": (20, 35), "other": (8, 20)},  # dB, relative to the mean power of the speech
+    "noise_slope": {"clean": (0.5, 2.0), "other": (0.0, 1.5)},  # power ∝ frequency^-slope: 0 is white, 1 pink, 2 brown
     "reverberation_time": {
         "clean": (0.05, 0.15),
         "other": (0.15, 0.40),
     },  # seconds until the sound has decayed by 60 dB
     "direct_to_reverberant": {"clean": (12, 20), "other": (4, 12)},  # dB
-    "peak": {"clean": (-12, -2), "other": (-20, -2)},  # dB of full scale
+    "peak": {"clean": (-12, -2), "other": (-20, -2)},  # dB relative to full scale
 }
-# The properties of single utterances differ from those of the speaker by up to:
+# Maximum differences between the properties of an utterance and of its speaker:
 UTTERANCE_RATE = 6  # words per minute
 UTTERANCE_PITCH = 3
 UTTERANCE_SIGNAL_TO_NOISE = 2  # dB
-SILENCE = (0.10, 0.30)  # range in seconds of the silence before and after the speech
-SILENCE_THRESHOLD = -45  # dB of the peak, below which a sample counts as silence
+SILENCE = (0.10, 0.30)  # shortest and longest silence before and after the speech, in seconds
+SILENCE_THRESHOLD = -45  # dB relative to the peak; quieter samples count as silence
 
 VARIANTS = (
     "f1 f2 f3 f4 f5 m1 m2 m3 m4 m5 m6 m7 m8 adam Alex Alicia Andrea Andy anika Annie announcer antonio "
@@ -50,15 +50,15 @@ VARIANTS = (
     "quincy Reed RicishayMax RicishayMax2 RicishayMax3 rob robert sandro shelby steph steph2 Storm travis Tweaky "
     "victor zac"
 )
-"""Variants of espeak-ng's voices, without robots, whispers, klatt6 (sounds like adam) and steph3 (like steph2)."""
+"""Voice variants of espeak-ng, except robots, whispers, klatt6 (sounds like adam) and steph3 (sounds like steph2)."""
 FEMALE_VARIANTS = "f1 f2 f3 f4 f5 Alicia Andrea Annie anika aunty belinda linda shelby steph steph2 grandma"
 
 
 @dataclass(frozen=True)
 class Speaker:
-    """The properties of one speaker, with the units of WHOLE and CONTINUOUS."""
+    """The properties of one speaker, in the units that WHOLE and CONTINUOUS state."""
 
-    number: int  # unique in all splits of a corpus
+    number: int  # unique among all splits of a corpus
     kind: str  # "clean" or "other"
     voice: str  # name in espeak-ng: an accent and a variant, such as en-us+f3
     rate: int
@@ -79,21 +79,21 @@ class Speaker:
 
 
 def generator(*key: object) -> np.random.Generator:
-    """Return a generator seeded with the start of the key's SHA-256. Python's hash() would differ between processes."""
+    """Return a random generator seeded with the key's SHA-256, because Python's hash() differs between processes."""
     return np.random.default_rng(int.from_bytes(hashlib.sha256(repr(key).encode()).digest()[:16], "big"))
 
 
 def variants(seed: int, language: str, split: str) -> list[str]:
-    """Return the voice variants of a split: 40 for test, 11 for dev and 36 for train, without overlap."""
+    """Return the voice variants of a split: 40 for test, 11 for dev and 36 for train. No two splits share a variant."""
     names = VARIANTS.split()
     pool = [names[i] for i in generator("variants", seed, language).permutation(len(names))]
     return {"test": pool[:40], "dev": pool[40:51], "train": pool[51:]}[split.partition("-")[0]]
 
 
 def draw_speaker(seed: int, language: str, split: str, index: int) -> Speaker:
-    """Return the speaker with this index in a split. The result does not depend on the size of the corpus."""
+    """Create the speaker with the given index in a split. The speaker does not depend on the size of the corpus."""
     rng = generator("speaker", seed, language, split, index)
-    # with steps of the golden ratio, every sequence of training speakers has about the right share of both kinds
+    # steps of the golden ratio give every range of training speakers about the right share of both kinds
     is_other = index * 0.618034 % 1 >= 1 - TRAIN_SHARE_OTHER if split == "train" else split.endswith("other")
     kind = "other" if is_other else "clean"
     timbres, accents = variants(seed, language, split), load_language(language).accents[kind]
@@ -114,7 +114,7 @@ def draw_speaker(seed: int, language: str, split: str, index: int) -> Speaker:
 
 ESPEAK_RATE = 22050  # sampling rate in Hz of all formant voices of espeak-ng
 
-# constants of espeak-ng's speak_lib.h
+# constants from espeak-ng's speak_lib.h
 _AUDIO_OUTPUT_SYNCHRONOUS = 2
 _INITIALIZE_DONT_EXIT = 0x8000
 _CHARS_UTF8 = 1
@@ -148,14 +148,14 @@ def espeak_version() -> str:
 
 
 def synthesize(text: str, voice: str, rate: int, pitch: int, pitch_range: int, word_gap: int = 0) -> np.ndarray:
-    """Return spoken `text` as int16 samples (S,) at 22050 Hz. They depend only on the arguments.
+    """Speak a text with espeak-ng. Return int16 samples (S,) at 22050 Hz that depend only on the arguments.
 
     - voice: language and variant, such as "en-us+f3"
     - rate: words per minute (80 to 450)
-    - pitch, pitch_range: 0 to 99, with 50 as the default of every voice
+    - pitch, pitch_range: 0 to 99; the default of every voice is 50
     - word_gap: pause between words in units of 10 ms, at the default rate
 
-    Raises RuntimeError with text and voice if espeak-ng fails or produces no sound.
+    Raises RuntimeError that quotes the text and the voice if espeak-ng fails or produces no sound.
     """
     chunks: list[bytes] = []
 
@@ -189,7 +189,7 @@ def trim(waveform: np.ndarray, before: float, after: float) -> np.ndarray:
 
 def coloured_noise(rng: np.random.Generator, samples: int, slope: float) -> np.ndarray:
     """Return Gaussian noise (samples,) with mean power 1 and a power density proportional to frequency^-slope."""
-    size = 1 << (samples - 1).bit_length()  # a power of two, because large prime factors take ten times as long
+    size = 1 << (samples - 1).bit_length()  # a power of two, because large prime factors make the FFT ten times slower
     spectrum = np.fft.rfft(rng.standard_normal(size))
     frequencies = np.maximum(np.fft.rfftfreq(size, 1 / SAMPLE_RATE), 50)  # Hz; constant below 50 Hz to avoid rumble
     noise = np.fft.irfft(spectrum * frequencies ** (-slope / 2), size)[:samples]
@@ -197,7 +197,7 @@ def coloured_noise(rng: np.random.Generator, samples: int, slope: float) -> np.n
 
 
 def reverberate(waveform: np.ndarray, room: int, reverberation_time: float, direct_to_reverberant: float) -> np.ndarray:
-    """Return a waveform (S,) with added reverberation: exponentially decaying noise, drawn with the seed `room`."""
+    """Add reverberation to a waveform (S,), simulated with exponentially decaying noise. room: seed of the noise."""
     times = np.arange(int(reverberation_time * SAMPLE_RATE)) / SAMPLE_RATE
     tail = np.random.default_rng(room).standard_normal(len(times)) * 10 ** (-3 * times / reverberation_time)
     tail[: int(0.002 * SAMPLE_RATE)] = 0  # the first reflection arrives after 2 ms
@@ -209,7 +209,7 @@ def reverberate(waveform: np.ndarray, room: int, reverberation_time: float, dire
 
 
 def record(speaker: Speaker, waveform: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Return speech (S,) at 16 kHz as recorded in the speaker's room: int16 samples (S',) without clipping."""
+    """Simulate recording speech (S,) at 16 kHz in the speaker's room. Return int16 samples (S',) without clipping."""
     speech = trim(waveform, *rng.uniform(*SILENCE, size=2))
     speech = reverberate(speech, speaker.room, speaker.reverberation_time, speaker.direct_to_reverberant)
     decibels = speaker.signal_to_noise + rng.uniform(-UTTERANCE_SIGNAL_TO_NOISE, UTTERANCE_SIGNAL_TO_NOISE)
@@ -230,7 +230,7 @@ def _resampler() -> Callable[[np.ndarray], np.ndarray]:
 
 
 def speak(speaker: Speaker, sentence: str, rng: np.random.Generator) -> np.ndarray:
-    """Return a recording of a sentence by this speaker: int16 samples (S,) at 16 kHz."""
+    """Simulate a recording of a sentence that the speaker reads. Return int16 samples (S,) at 16 kHz."""
     rate = speaker.rate + int(rng.integers(-UTTERANCE_RATE, UTTERANCE_RATE + 1))
     pitch = speaker.pitch + int(rng.integers(-UTTERANCE_PITCH, UTTERANCE_PITCH + 1))
     raw = synthesize(sentence, speaker.voice, rate, pitch, speaker.pitch_range, speaker.word_gap)

@@ -1,6 +1,6 @@
-"""The languages of the built-in corpus. Each has a module <code>.py, whose function `language()` returns its Language.
+"""The languages of the built-in corpus. Each has a module <code>.py with a function `language` that returns it.
 
-The words are usually in <code>.yaml. The alphabet is conf/alphabet/<code>.yaml.
+The words of a language are usually in <code>.yaml. Its alphabet is in conf/alphabet/<code>.yaml.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -21,10 +21,10 @@ Productions = list[tuple[float, list[str]]]
 class Language:
     """The grammar, the words and the voices of a language.
 
-    - grammar: each symbol (in capitals) with its weighted productions of symbols, categories and words
-    - categories: each category (in capitals) with its words, most frequent first
-    - correct: function that corrects the words of a finished sentence, such as "a apple" to "an apple"
-    - accents: each kind of speaker ("clean" and "other") with espeak-ng's names of its voices
+    - grammar: weighted productions of each symbol (in capitals), which consist of symbols, categories and words
+    - categories: words of each category (in capitals), most frequent first
+    - correct: function that corrects the words of a finished sentence, for example from "a apple" to "an apple"
+    - accents: espeak-ng's voice names for each kind of speaker ("clean" and "other")
     """
 
     grammar: Mapping[str, Productions]
@@ -53,7 +53,7 @@ def words(text: str) -> list[str]:
 
 
 def load_words(code: str) -> dict[str, dict[str, str]]:
-    """Return the content of <code>.yaml: sections of named texts."""
+    """Return the sections of <code>.yaml, each of which maps names to strings."""
     content: dict[str, dict[str, str]] = yaml.safe_load((FOLDER / f"{code}.yaml").read_text(encoding="utf-8"))
     return content
 
@@ -65,7 +65,7 @@ def codes() -> list[str]:
 
 @lru_cache
 def load_language(code: str) -> Language:
-    """Return a language without importing other languages. Raises UsageError for a code that has no module."""
+    """Import a language, but no other languages. Raises UsageError if there is no module for its code."""
     if code not in codes():
         raise choices("data.language", code, codes())
     language: Language = import_module(f"{__name__}.{code}").language()

@@ -1,4 +1,4 @@
-"""The English of the built-in corpus: rules that inflect the words of en.yaml."""
+"""English for the built-in corpus: rules that inflect the words in en.yaml."""
 
 import re
 
@@ -19,7 +19,7 @@ def plural(noun: str) -> str:
 
 
 def stem_before_vowel(verb: str) -> str:
-    """Return the stem of a verb before -ed and -ing. Its final consonant may be doubled (stop, stopp-)."""
+    """Return a verb's stem before -ed and -ing, with the final consonant doubled if necessary (stop, stopp-)."""
     short = re.fullmatch(r"(qu|[^aeiou])*[aeiou][^aeiouwxy]", verb)
     return verb + verb[-1] if short or verb in DOUBLED else verb
 
@@ -50,7 +50,7 @@ def graded(adjective: str, ending: str) -> str:
 
 
 def verb_forms(entry: str) -> dict[str, str]:
-    """Return base, past, third person (S), progressive (ING) and participle (DONE) of "base[/past[/participle]]"."""
+    """Return a verb's forms by the names in FORMS. entry: the verb as "base[/past[/participle]]"."""
     base, *irregular = entry.split("/")
     done = irregular[-1] if irregular else past(base)
     third = {"have": "has"}.get(base, plural(base) if not base.endswith("o") else base + "es")
@@ -64,7 +64,7 @@ def verb_forms(entry: str) -> dict[str, str]:
 
 
 def categories() -> dict[str, list[str]]:
-    """Return the words of each category, most frequent first."""
+    """Return the inflected words of each category, most frequent first."""
     result = {name: words(text) for name, text in (WORDS["words"] | WORDS["adjectives"]).items()}
     result["NAME_OWN"] = [f"{name}'s" for name in result["NAME"]]
     for name, text in WORDS["nouns"].items():

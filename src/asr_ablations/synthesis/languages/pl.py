@@ -1,4 +1,4 @@
-"""The Polish of the built-in corpus: rules that inflect the words of pl.yaml."""
+"""Polish for the built-in corpus: rules that inflect the words in pl.yaml."""
 
 import re
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ WORDS = load_words("pl")
 
 
 def feminine(entry: str) -> tuple[str, str, str, str]:
-    """Return nominative, accusative, genitive (also nominative plural) and instrumental of a noun in -a."""
+    """Return the nominative, accusative, genitive (also nominative plural) and instrumental of a noun in -a."""
     if "/" in entry:
         nominative, accusative, genitive, instrumental = entry.split("/")
         return nominative, accusative, genitive, instrumental
@@ -18,9 +18,9 @@ def feminine(entry: str) -> tuple[str, str, str, str]:
 
 
 def adjective_forms(adjective: str) -> dict[str, str]:
-    """Return the forms of an adjective by gender (M, F, N) and case: nominative, accusative (A) or locative (L).
+    """Return an adjective's forms by gender (M, F, N) and case: nominative (no letter), accusative (A) or locative (L).
 
-    MA is for animate nouns, P the plural for things, animals and women.
+    MA is the form for animate nouns, and P is the plural for things, animals and women.
     """
     hard = re.search("[kg]i$", adjective)
     stem = adjective[:-1] if hard or adjective.endswith("y") else adjective
@@ -42,14 +42,14 @@ FORMS = ("INF", *PRESENT, *PAST)
 
 
 def present(infinitive: str) -> list[str]:
-    """Return the present forms for I, he and they of a regular verb in -ować or -ać."""
+    """Return the present tense of a regular verb in -ować or -ać: the forms for I, he and they."""
     if infinitive.endswith("ować"):
         return [infinitive[:-4] + ending for ending in ("uję", "uje", "ują")]
     return [infinitive[:-1] + ending for ending in ("m", "", "ją")]
 
 
 def past(infinitive: str) -> list[str]:
-    """Return the past forms for he, she and they of a verb whose infinitive ends in a vowel and ć."""
+    """Return the past tense of a verb whose infinitive ends in a vowel and ć: the forms for he, she and they."""
     stem = infinitive[:-1]
     if stem.endswith("ą"):
         return [stem + "ł", stem[:-1] + "ęła", stem[:-1] + "ęli"]
@@ -59,7 +59,7 @@ def past(infinitive: str) -> list[str]:
 
 
 def verb_forms(entry: str) -> dict[str, str]:
-    """Return the forms of a verb by the names in FORMS."""
+    """Return a verb's forms by the names in FORMS. entry: the infinitive, followed by any irregular forms."""
     infinitive, *irregular = entry.split("/")
     forms = [infinitive, *(irregular[:3] or present(infinitive)), *(irregular[3:] or past(infinitive))]
     return dict(zip(FORMS, forms, strict=True))
@@ -70,7 +70,7 @@ def _by_case(name: str, *cases: str, rows: Sequence[Sequence[str]]) -> dict[str,
 
 
 def categories() -> dict[str, list[str]]:
-    """Return the words of each category, most frequent first."""
+    """Return the inflected words of each category that the grammar uses, most frequent first."""
     result = {name: text.split() for name, text in WORDS["words"].items()}
     for key, text in WORDS["nouns"].items():
         result |= _by_case(*key.split(), rows=[entry.split("/") for entry in text.split()])
@@ -96,7 +96,7 @@ def grammar() -> dict[str, list[tuple[float, list[str]]]]:
 
 
 def lengthen_prepositions(sentence: list[str]) -> list[str]:
-    """Replace "w" with "we" and "z" with "ze" before consonant clusters that require it."""
+    """Use "we" for "w" and "ze" for "z" before consonant clusters that require it, and "z" for any other "ze"."""
     result = []
     for word, after in zip(sentence, [*sentence[1:], ""], strict=True):
         if word == "w" and re.match("[wf][^aąeęioóuy]", after):
