@@ -88,7 +88,7 @@ def test_cross_entropy_is_of_the_last_frame(name: str) -> None:
 
 
 def test_a_padded_lstm_is_none_that_reads_backwards_within_lengths() -> None:
-    with pytest.raises(ValueError, match="torch_packed is the same with lengths"):
+    with pytest.raises(ValueError, match="use torch_packed instead"):
         agreement("torch_lstm", CTC)
     one_way = build_network(**{**VARIABLE, "bidirectional": False})
     assert agreement("torch_lstm", one_way).logits < 1e-6
