@@ -85,7 +85,7 @@ def list_utilisation(run: Record) -> Table:
 
 
 def sum_energy(rows: Sequence[Json], until: float | None = None) -> float | None:
-    """Return the GPUs' energy consumption in kWh during the first `until` seconds, or None if power samples are missing."""
+    """Return the kWh that the GPUs used in the first `until` seconds, or None if power samples are missing."""
     within = [row for row in rows if until is None or row["seconds"] <= until]
     if len(within) < 2 or any(row["gpu_power_watts"] is None for row in within):
         return None
