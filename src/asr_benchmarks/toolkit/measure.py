@@ -128,9 +128,9 @@ def _explain_choices(
         f"Doetsch2016 §6 gives no width, batch or learning rate; used here: {sizes}, SGD with lr {settings.lr:g} and "
         f"momentum {settings.momentum:g}, float32 unless an engine says otherwise, the same initial weights everywhere",
         f"{utterances} utterances of {frames} frames of 10 ms, {100 * held_out:g} % of them held out; the paper holds "
-        f"out 10 % of CHiME, which has 8,738 utterances of 7.4 s on average, about 18 hours",
+        "out 10 % of CHiME, which has 8,738 utterances of 7.4 s on average, about 18 hours",
         f"synthetic data: {settings.labels} labels that last five frames on average, each with a random mean in "
-        f"{settings.features} dimensions, and noise of deviation {noise:g}; compare its error rates only with each other",
+        f"{settings.features} dimensions, and noise of deviation {noise:g}; compare error rates only with each other",
         "2016 and published: Doetsch2016 table 1 and §6, GeForce GTX 980, Theano with own kernels, one GPU per worker; "
         f"here each worker has {threads} thread(s) or a GPU",
         "memory: peak of the process, including libraries and mapped files; on a GPU, the peak that torch reserved",
