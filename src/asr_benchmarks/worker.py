@@ -118,7 +118,7 @@ class Worker:
         return answer
 
     def close(self) -> None:
-        """Close the pipe, which makes the process exit. Kill the process after 10 s."""
+        """Close the pipe, which makes the process exit. Kill the process if it still runs after 10 s."""
         self._pipe.close()
         self._process.join(timeout=10)
         self.kill()

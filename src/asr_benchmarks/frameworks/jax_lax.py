@@ -206,7 +206,7 @@ def _apply_lstm(layer: kinds.LSTM, weights: Weights, x: Array, lengths: Array) -
 
 
 def _scan(x: Array, kernel: Array, recurrent: Array, bias: Array) -> Array:
-    """Apply one LSTM direction to x (B, T, D). All frames share one input product; each frame has a state product."""
+    """Apply one LSTM direction to x (B, T, D). The input products of all frames are computed before the loop."""
 
     def advance(state: tuple[Array, Array], gates: Array) -> tuple[tuple[Array, Array], Array]:
         hidden, cell = state

@@ -199,7 +199,7 @@ class Network:
     - loss: ce (cross-entropy of each output) or ctc
     - shortest, labels: frames of the shortest utterance, and labels per utterance
     - optimizer: sgd or adam
-    - bound: initial weights are uniform within ±bound; None uses each layer's normal distribution
+    - bound: sample initial weights uniformly from ±bound; None uses the normal distribution of each layer
     - copied: whether each step copies the batch to the device
     """
 
