@@ -1,4 +1,4 @@
-"""Draw the plots of a benchmark from their descriptions in result.json."""
+"""Draw a benchmark's plots from their descriptions in result.json."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -8,16 +8,16 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 FEW = 8
-"""Largest number of different whole numbers on an axis for which each number has a tick."""
+"""If an x axis has at most this many distinct values, all integers, each value gets a tick."""
 
 X = TypeVar("X", bound=float | str)
 
 Series: TypeAlias = dict[str, list[tuple[float | str, float | None]]]
-"""Points (x, y) of each line or group of bars, by name. y is None if it was not measured."""
+"""The points (x, y) of each line or bar group, by its name. y is None if it was not measured."""
 
 
 class Plot(TypedDict):
-    """Description of a plot. kind: bars or lines. x, y: axis labels. log: whether the y axis is logarithmic."""
+    """A plot's description. kind: bars or lines. x, y: axis labels. log: whether the y axis is logarithmic."""
 
     title: str
     kind: str
@@ -30,13 +30,13 @@ class Plot(TypedDict):
 def plot(
     title: str, kind: str, x: str, y: str, series: Mapping[str, Mapping[X, float | None]], log: bool = False
 ) -> Plot:
-    """Describe a plot. series: y by x, for each line or group of bars by name."""
+    """Describe a plot. series: maps the name of each line or bar group to its y values by x."""
     points: Series = {name: [(place, value) for place, value in values.items()] for name, values in series.items()}
     return {"title": title, "kind": kind, "x": x, "y": y, "log": log, "series": points}
 
 
 def draw(plots: Sequence[Plot], folder: Path) -> list[Path]:
-    """Draw each plot into <folder>/<title>.png and .svg. Return the paths."""
+    """Draw each plot as PNG and SVG files in `folder`, named after its title. Return the paths."""
     if not plots:
         return []
     import matplotlib
@@ -55,7 +55,7 @@ def draw(plots: Sequence[Plot], folder: Path) -> list[Path]:
             (_draw_bars if shown["kind"] == "bars" else _draw_lines)(axes, shown["series"])
             axes.set(title=shown["title"], xlabel=shown["x"], ylabel=shown["y"])
             values = [y for points in shown["series"].values() for _, y in points if y is not None]
-            if shown["log"]:  # log_scale itself stays linear if the values are close to each other
+            if shown["log"]:  # log_scale keeps the axis linear if all values are close together
                 log_scale(axes, values)
             elif values and min(values) >= 0:
                 axes.set_ylim(bottom=0)
@@ -82,5 +82,5 @@ def _draw_lines(axes: "Axes", series: Series) -> None:
         measured = sorted((x, y) for x, y in points if y is not None)
         axes.plot([x for x, _ in measured], [y for _, y in measured], marker="o", label=name)
     ticks = sorted({x for points in series.values() for x, _ in points})
-    if len(ticks) <= FEW and all(isinstance(x, int) for x in ticks):  # such as ranks or layers
+    if len(ticks) <= FEW and all(isinstance(x, int) for x in ticks):  # such as numbers of ranks
         axes.set_xticks(ticks)

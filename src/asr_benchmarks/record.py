@@ -1,4 +1,4 @@
-"""Run the benchmark of a config, and record its result."""
+"""Run the benchmark that a config selects, and record its result."""
 
 import os
 import platform
@@ -22,13 +22,13 @@ from asr_benchmarks.tables import FRAMEWORKS, Result, show, write_report
 from asr_verdicts.files import write_json
 
 CPUS = Path("/sys/devices/system/cpu")
-"""Folder in which Linux shows the clock settings of the cores. On virtual machines it is usually empty."""
+"""Folder with Linux's settings of the CPU cores. Virtual machines usually lack the clock settings."""
 
-UNFINISHED = "unfinished: the benchmark ended before the rest was measured"
+UNFINISHED = "unfinished: the benchmark ended before all measurements were made"
 
 
 def measure(cfg: DictConfig) -> Path:
-    """Run a benchmark. Return its folder, which contains config, environment, result.json, report.md and plots."""
+    """Run a benchmark, and return the folder with its config, environment, result.json, report.md and plots."""
     check(cfg)
     record = Run(cfg)
     if (record.folder / RESULT).exists():
@@ -41,14 +41,14 @@ def measure(cfg: DictConfig) -> Path:
 
 
 def _run_benchmark(cfg: DictConfig, record: Run) -> Result:
-    """Run the benchmark and write its result to the run folder. A benchmark may yield several results, each more
-    complete than the one before. If it ends early, the latest result remains.
-    """
+    """Run the benchmark and write its result to the run folder.
+
+    A benchmark may yield several results, each more complete than the previous one. If it fails, the latest is kept."""
     before, file = _read_load(), record.folder / RESULT
     benchmark = build(cfg.benchmark)
     if cfg.threads is not None:
         torch.set_num_threads(cfg.threads)
-    silence_lightning()  # after the imports, because Lightning sets its log levels
+    silence_lightning()  # only now, because Lightning sets its log levels when the benchmark imports it
     measured: Result | Iterator[Result] = benchmark(cfg)
     latest = unfinished = None
     try:
@@ -67,9 +67,9 @@ def _run_benchmark(cfg: DictConfig, record: Run) -> Result:
 
 
 def describe_machine(load_before: str) -> dict[str, object]:
-    """Describe the machine, the links between its GPUs (Baunsgaard2020 figure 5), its packages and its load."""
+    """Return the machine's hardware, GPU links (Baunsgaard2020 figure 5), package versions and load averages."""
     machine, installed = hardware(), {"python": platform.python_version()}
-    for package in FRAMEWORKS[1:]:  # as in Braun2018 table 1, if installed
+    for package in FRAMEWORKS[1:]:  # Braun2018 table 1 also lists the versions
         with suppress(PackageNotFoundError):
             installed[package] = version(package)
     links = ", ".join(f"{pair} {link}" for pair, link in (machine.links or {}).items())
@@ -88,7 +88,7 @@ def describe_machine(load_before: str) -> dict[str, object]:
 
 
 def read_clocking(cpus: Path) -> dict[str, object]:
-    """Read the frequency governor and clock range of the cores (Braun2018 §3.4). Empty if the system hides them."""
+    """Read the cores' frequency governors and clock range (Braun2018 §3.4). Omit settings that the system lacks."""
     governors = sorted({path.read_text().strip() for path in cpus.glob("cpu[0-9]*/cpufreq/scaling_governor")})
     ranges = {
         limit: [int(path.read_text()) / 1e6 for path in cpus.glob(f"cpu[0-9]*/cpufreq/scaling_{limit}_freq")]
@@ -111,5 +111,5 @@ def read_driver_version() -> str:
 
 
 def _read_load() -> str:
-    """Read the load average: the mean number of processes during the last minute that ran or waited for a core."""
+    """Return the load average: the mean number of running and waiting processes in the last minute."""
     return f"{os.getloadavg()[0]:.2f}"

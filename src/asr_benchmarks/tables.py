@@ -1,4 +1,4 @@
-"""Show the result of a benchmark in the terminal and in Markdown, and show several results side by side."""
+"""Show benchmark results in the terminal and in Markdown, one at a time or several side by side."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,19 +19,19 @@ from asr_verdicts.report.formats import table as markdown_table
 from asr_verdicts.terminal import console
 
 Row: TypeAlias = dict[str, Any]
-"""A row of a table: by column, a text, a number, or None if unknown."""
+"""A table row, which maps column names to strings, numbers, or None for unknown values."""
 
 Table: TypeAlias = Sequence[Row]
 
 PUBLISHED = "published"
-"""Prefix of the names of tables and plotted lines with published numbers, which do not depend on the machine."""
+"""Prefix in the names of tables and plot lines with published numbers, which are the same on every machine."""
 
 FRAMEWORKS = ("python", "torch", "jax", "keras", "tensorflow", "tensorflow-cpu", "returnn")
 """Packages whose versions a result records, if they are installed."""
 
 
 def published(name: str) -> Any:
-    """Read published/<name>.yaml. Measurements are written as decimal numbers, so that they do not identify rows."""
+    """Read published/<name>.yaml. Its measurements are floats, because join_tables matches rows by all other values."""
     return yaml.safe_load((Path(__file__).parent / "published" / f"{name}.yaml").read_text(encoding="utf-8"))
 
 
@@ -40,9 +40,9 @@ class Result:
     """The result of a benchmark.
 
     - figures: single values by name
-    - tables: rows by name of the table
-    - relative: by table, columns that a comparison also shows in % of the first result
-    - machine: properties of the machine and versions of packages
+    - tables: tables by name
+    - relative: for each table, the columns that a comparison also shows in % of the first result
+    - machine: hardware properties and package versions
     """
 
     figures: dict[str, object] = field(default_factory=dict)
@@ -53,13 +53,13 @@ class Result:
     machine: dict[str, object] = field(default_factory=dict)
 
     def to_json(self) -> Json:
-        """Return the content of result.json. Each figure and table has its own key next to the other fields."""
+        """Return the dict that result.json stores. Each figure and each table is a top-level key."""
         others = {name: getattr(self, name) for name in OTHERS}
         return {**self.figures, **self.tables, **others}
 
     @classmethod
     def from_json(cls, content: Json) -> "Result":
-        """Read a result from the content of result.json, where lists are tables and single values are figures."""
+        """Build a result from the dict in result.json, where lists are tables and single values are figures."""
         others = {key: content[key] for key in OTHERS if key in content}
         named = {key: value for key, value in content.items() if key not in OTHERS}
         figures = {key: value for key, value in named.items() if not isinstance(value, (list, dict))}
@@ -67,22 +67,22 @@ class Result:
 
 
 OTHERS = ("notes", "plots", "relative", "machine")
-"""Fields of a result that are stored in result.json under their own names."""
+"""Fields of Result that result.json stores under their own names."""
 
 
 def fill_row(columns: str, *values: Any) -> Row:
-    """Build a row from values and the names of their columns, such as `first | second`."""
+    """Build a row from the column names, such as `first | second`, and the values in the same order."""
     return dict(zip(columns.split(" | "), values, strict=True))
 
 
 def tables(result: Result) -> dict[str, Table]:
-    """Return the tables of a result that have rows. The first table contains the single figures."""
+    """Return a result's tables that have rows, with the single figures as the first table."""
     figures = [{"figure": name, "value": value} for name, value in result.figures.items()]
     return {name: rows for name, rows in {"figures": figures, **result.tables}.items() if rows}
 
 
 def show(title: str, result: Result) -> None:
-    """Print the tables and notes of a result."""
+    """Print a result's tables and notes."""
     terminal = console()
     terminal.print(title, soft_wrap=True, markup=False, style="bold")
     for name, rows in tables(result).items():
@@ -97,7 +97,7 @@ def show(title: str, result: Result) -> None:
 
 
 def markdown(title: str, result: Result, figures: Sequence[str] = ()) -> str:
-    """Return the report of a result as Markdown. figures: file names of its plots in the same folder."""
+    """Return a result as a Markdown report. figures: file names of the plots, which are in the report's folder."""
     parts = [f"# {title}"]
     if result.machine:
         parts.append("\n".join(f"- {key}: {value}" for key, value in result.machine.items()))
@@ -111,7 +111,7 @@ def markdown(title: str, result: Result, figures: Sequence[str] = ()) -> str:
 
 
 def text(value: object) -> str:
-    """Format a value for a table: decimal numbers with four digits, large ones without decimals, None as a dash."""
+    """Format a table cell: floats with four significant digits (large ones as integers), and None as a dash."""
     if value is None:
         return "–"
     if isinstance(value, float):
@@ -124,10 +124,10 @@ def _spell(name: str) -> str:
 
 
 def join_tables(results: Mapping[str, Result]) -> dict[str, Table]:
-    """Join the tables of several results that have the same name.
+    """Join tables with the same name from several results.
 
-    Columns with decimal numbers are measurements. They appear once per result, with its name appended, but only once if
-    they are published. Rows with the same values in all other columns become one row.
+    Columns with floats are measurements. Each appears once per result, with the result's name appended, but published
+    measurements appear only once. Rows with the same values in all other columns become one row.
     """
     tables_of = {name: tables(result) for name, result in results.items()}
     relative = {title: columns for result in results.values() for title, columns in result.relative.items()}
@@ -138,7 +138,7 @@ def join_tables(results: Mapping[str, Result]) -> dict[str, Table]:
 
 
 def _join_rows(table_of: Mapping[str, Table], title: str, relative: Mapping[str, Sequence[str]]) -> Table:
-    """Join one table of several results. relative: columns to show in % of the first result, too, by table."""
+    """Join one table of several results. relative: for each table, the columns to add in % of the first result."""
     rows = [row for table in table_of.values() for row in table]
     columns = list(dict.fromkeys(column for row in rows for column in row))
     measured = [column for column in columns if any(isinstance(row.get(column), float) for row in rows)]
@@ -168,9 +168,9 @@ def _place(row: Row, keys: Sequence[str]) -> tuple[str, ...]:
 
 
 def results(path: Path) -> list[Path]:
-    """List the result files at a path: the file itself, or those in the folder of a run or sweep.
+    """List the result files at a path, which may be a result file, a run folder or a sweep folder.
 
-    Folders with names that end in .1, .2, … are left out, because they contain earlier measurements.
+    Folders whose names end in .1, .2, … are skipped, because they contain earlier measurements.
     """
     if path.is_file():
         return [path] if path.suffix == ".json" else []
@@ -180,7 +180,7 @@ def results(path: Path) -> list[Path]:
 
 
 def read(files: Sequence[Path]) -> dict[str, Result]:
-    """Read results, and name them by their differences. Raise UsageError if a file is not a result."""
+    """Read result files, and name each result by what sets it apart. Raise UsageError if a file is not a result."""
     contents = [_read_result(file) for file in files]
     names = _add_versions(_name_files(files), contents)
     return {
@@ -190,7 +190,7 @@ def read(files: Sequence[Path]) -> dict[str, Result]:
 
 
 def compare_results(files: Sequence[Path], folder: Path) -> list[Path]:
-    """Print results side by side. Write comparison.json, report.md and plots to a folder, and return their paths."""
+    """Print results side by side, and write comparison.json, report.md and plots to `folder`. Return their paths."""
     joined = _join(read(files))
     show(folder.parent.name, joined)
     folder.mkdir(parents=True, exist_ok=True)
@@ -198,7 +198,7 @@ def compare_results(files: Sequence[Path], folder: Path) -> list[Path]:
 
 
 def write_report(file: Path, title: str, result: Result) -> list[Path]:
-    """Write a result to a JSON file, with report.md and plots in the same folder. Return the paths of all files."""
+    """Write a result to `file`, and write report.md and plots next to it. Return the paths of all files."""
     write_json(file, result.to_json())
     figures = draw(result.plots, file.parent)
     report = file.with_name(REPORT)
@@ -217,14 +217,14 @@ def _read_result(file: Path) -> Result:
 
 
 def _name_files(files: Sequence[Path]) -> list[str]:
-    """Name results by the overrides that differ between their runs, or else by their folders or files."""
+    """Name results by the overrides that differ between their runs, or by folder or file if overrides are missing."""
     if all((file.parent / OVERRIDES).is_file() for file in files):
         return label_arms([read_overrides(file.parent) for file in files])
     return [file.parent.name if file.name == RESULT else file.stem for file in files]
 
 
 def _add_versions(names: Sequence[str], contents: Sequence[Result]) -> list[str]:
-    """Append the versions of frameworks to equal names if the versions differ (Braun2018 table 1)."""
+    """Append framework versions to names that several results share, if the versions differ (Braun2018 table 1)."""
     pairs, complete = list(zip(names, contents, strict=True)), []
     for name, result in pairs:
         alike = [other.machine for other_name, other in pairs if other_name == name]
@@ -235,7 +235,7 @@ def _add_versions(names: Sequence[str], contents: Sequence[Result]) -> list[str]
 
 
 def _join(by_name: Mapping[str, Result]) -> Result:
-    """Join several results. A single result is returned unchanged."""
+    """Join several results into one. Return a single result unchanged."""
     if len(by_name) == 1:
         return next(iter(by_name.values()))
     properties = dict.fromkeys(key for result in by_name.values() for key in result.machine)
@@ -248,7 +248,7 @@ def _join(by_name: Mapping[str, Result]) -> Result:
 
 
 def join_plots(by_name: Mapping[str, Result]) -> list[Plot]:
-    """Join plots with the same title. The name of the result is appended to lines that are not published."""
+    """Join plots with the same title. Append the result's name to every line except published ones."""
     joined: dict[str, Plot] = {}
     for name, result in by_name.items():
         for shown in result.plots:
@@ -259,7 +259,7 @@ def join_plots(by_name: Mapping[str, Result]) -> list[Plot]:
 
 
 def show_arms(folders: Sequence[Path]) -> None:
-    """Show the results of a sweep of benchmarks side by side. The launcher calls this at the end of the sweep."""
+    """Show the results of a benchmark sweep side by side. The launcher calls this function after the last arm."""
     measured = [folder / RESULT for folder in folders if (folder / RESULT).is_file()]
     if measured:
         print("wrote", *compare_results(measured, folders[0].parent / COMPARISON), sep="\n  ")

@@ -1,4 +1,4 @@
-"""Time several variants in turn, so that other work on the machine disturbs all of them equally."""
+"""Time several variants alternately, because other work on the machine then slows all of them equally."""
 
 import statistics
 import time
@@ -11,17 +11,17 @@ from asr_verdicts.errors import choices
 from asr_verdicts.terminal import bar
 
 NOISY = 10.0
-"""Spread in % above which a note warns that a variant is noisy."""
+"""Spread in % above which a variant is reported as noisy."""
 
 FEWEST = 3
-"""Smallest number of measurements of a variant, even if it has used up its time."""
+"""Number of measurements after which a variant that has used up its time budget stops."""
 
 Key = TypeVar("Key")
 
 
 @dataclass(frozen=True)
 class Timing:
-    """Seconds of each measurement of a variant, without its warm-up."""
+    """The measured times of one variant in seconds, without warm-up."""
 
     seconds: tuple[float, ...]
 
@@ -31,14 +31,14 @@ class Timing:
 
     @property
     def spread(self) -> float:
-        """Interquartile range of the measurements in % of their median. Outliers hardly change it."""
+        """Interquartile range in % of the median. Outliers hardly affect it."""
         if len(self.seconds) < 2:
             return 0.0
         low, _, high = statistics.quantiles(self.seconds, n=4, method="inclusive")
         return 100 * (high - low) / self.median
 
     def row(self) -> dict[str, float]:
-        """Return a row with milliseconds (median, mean and standard deviation), spread, and number of measurements."""
+        """Return a table row: median, mean and standard deviation in ms, spread in %, and number of measurements."""
         deviation = statistics.stdev(self.seconds) if len(self.seconds) > 1 else 0.0
         milliseconds = {"ms": self.median, "mean ms": statistics.fmean(self.seconds), "sd ms": deviation}
         rounded = {name: 1000 * seconds for name, seconds in milliseconds.items()}
@@ -53,10 +53,10 @@ def in_turn(
     budget: float | None = None,
     title: str = "measuring",
 ) -> dict[Key, Timing]:
-    """Time all variants. A variant is a function that returns the seconds it took.
+    """Time all variants alternately. Each variant is a function that returns the seconds it took.
 
-    Each variant is called `warmup` times without and `steps` times with a measurement. Each round begins with another
-    variant. A variant that has used `budget` seconds ends after FEWEST measurements.
+    In each variant's results, the first `warmup` calls are ignored and the next `steps` calls count. A variant that
+    has spent `budget` seconds skips the rest of its warm-up, and stops after FEWEST measurements.
     """
     check_counts(steps=steps, warmup=warmup)
     if budget is not None and not (is_number(budget) and budget > 0):
@@ -85,7 +85,7 @@ def in_turn(
 
 
 def check_counts(least: int = 1, **counts: object) -> None:
-    """Raise UsageError unless each value is a whole number from `least` on, or a list of them. warmup may be 0."""
+    """Raise UsageError unless every count, or every item of a list, is a whole number ≥ `least` (`warmup`: ≥ 0)."""
     for name, value in counts.items():
         if not isinstance(value, list):
             whole(f"benchmark.{name}", value, 0 if name == "warmup" else least)
@@ -94,7 +94,7 @@ def check_counts(least: int = 1, **counts: object) -> None:
 
 
 def noise_notes(timings: Mapping[str, Timing]) -> list[str]:
-    """Return a note about the variants with a spread above NOISY %. The list is empty if there are none."""
+    """Return a list with one note on all variants whose spread exceeds NOISY %, or an empty list."""
     noisy = [f"{name} {timing.spread:.0f} %" for name, timing in timings.items() if timing.spread > NOISY]
     limit = f"noisy (interquartile range above {NOISY:g} % of the median)"
     return [f"{limit}: {', '.join(noisy)}"] if noisy else []

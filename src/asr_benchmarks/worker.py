@@ -1,4 +1,4 @@
-"""Worker processes, so that the threads, memory and settings of a framework do not affect the others."""
+"""Worker processes, which separate the threads, memory and settings of different frameworks."""
 
 import os
 import signal
@@ -23,7 +23,7 @@ Key = TypeVar("Key")
 
 
 class Step(NamedTuple):
-    """Measurements of a training step: seconds, mean loss in nats, number of frames, number of weight updates."""
+    """Measurements of a training step: seconds, mean loss in nats, number of frames, and number of weight updates."""
 
     seconds: float
     loss: float
@@ -35,28 +35,28 @@ class Trainer(Protocol):
     """Trains one network in one framework."""
 
     def step(self) -> Step:
-        """Train one step, wait for the device, and return its measurements. The loss is the one before the update."""
+        """Train one step, wait for the device, and return the measurements. The loss is measured before the update."""
 
     def device_memory(self) -> int | None:
-        """Return the peak memory of the GPU in bytes; None on a CPU, or if the framework does not report it."""
+        """Return the GPU's peak memory in bytes, or None on a CPU or if the framework does not report it."""
 
     def versions(self) -> dict[str, str]:
         """Return the versions of the framework's packages."""
 
 
 class WorkerError(RuntimeError):
-    """An error in a worker process. The message has one line."""
+    """An error in a worker process, with a one-line message."""
 
 
 class Worker:
-    """A new process that builds an object with `make`. `call` runs a method of this object.
+    """A new process that builds an object with `make`. `call` runs a method of that object.
 
-    - make: function that must not import a framework in the calling process
+    - make: function that builds the object, and must not import a framework in the calling process
     - threads: number of cores that the process may use; None for all
     - environment: additional environment variables
     - children: whether the object starts processes itself
-    - first: index of the first core to use, among the cores of the calling process
-    - wait: whether to wait until the object is built, and raise its errors now instead of at the first call
+    - first: index of the first core to use, among the calling process's cores
+    - wait: whether to wait until the object is built; if not, the first call waits and raises its errors
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class Worker:
         added = {**limits, **(environment or {})}
         before = {name: os.environ.get(name) for name in added}
         os.environ.update(added)
-        # Ctrl-C reaches every process of a terminal, but workers without children are ended by this process
+        # Ctrl-C reaches all processes in a terminal, so block it in workers without children: this process ends them
         unblocked = signal.pthread_sigmask(signal.SIG_BLOCK, set() if children else {signal.SIGINT})
         try:
             self._process.start()
@@ -118,13 +118,13 @@ class Worker:
         return answer
 
     def close(self) -> None:
-        """End the process, by force if it does not end within 10 s."""
+        """Close the pipe, which makes the process exit. Kill the process if it still runs after 10 s."""
         self._pipe.close()
         self._process.join(timeout=10)
         self.kill()
 
     def kill(self) -> None:
-        """End the process at once."""
+        """Kill the process and wait until it has ended."""
         self._process.kill()
         self._process.join()
 
@@ -136,15 +136,15 @@ class Worker:
 
 
 LIMITS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS", "NPROC")
-"""Variables that limit a framework's threads when it is loaded. JAX reads NPROC as the number of cores."""
+"""Environment variables that limit a framework's threads. JAX reads NPROC as the number of cores."""
 
-PEAK = "<peak memory>"  # requests the peak memory of a worker, instead of a method
+PEAK = "<peak memory>"  # sent instead of a method's name to request a worker's peak memory
 
 
 class Group:
     """`count` workers that run at the same time.
 
-    ranks: whether they train one model together, as under torchrun. Otherwise each worker has its own cores.
+    ranks: whether the workers train one model together, as under torchrun; if not, each worker has its own cores
     """
 
     def __init__(self, make: Callable[[], object], count: int, threads: int, ranks: bool = False) -> None:
@@ -160,7 +160,7 @@ class Group:
             self.workers.append(Worker(make, pinned, environment, wait=False, first=rank * threads))
 
     def call(self, method: str, *arguments: object) -> list[Any]:
-        """Call a method of all objects. An error ends all processes, because they might wait for each other."""
+        """Call a method of all objects. If a call fails, kill all workers, because the others might wait for it."""
         with ThreadPoolExecutor(len(self.workers)) as pool:
             futures = [pool.submit(worker.call, method, *arguments) for worker in self.workers]
             done, _ = wait(futures, return_when=FIRST_EXCEPTION)
@@ -185,17 +185,17 @@ VARIABLES = {
 }
 """Environment variables of a worker, by device.
 
-They hide the GPU from measurements of the CPU. They also prevent frameworks, which share a GPU, from reserving all of
-its memory.
+They hide the GPU from CPU measurements, and prevent frameworks from reserving all of a GPU's memory, which several
+workers share.
 """
 
 
 @dataclass(frozen=True)
 class Implementation:
-    """One of the implementations of training that a benchmark compares.
+    """A training implementation that a benchmark compares with others.
 
-    - trainer: class of its Trainer in this package, which is imported only in the worker process
-    - model: additional arguments of this class
+    - trainer: its Trainer class, as a name within asr_benchmarks; only the worker process imports it
+    - model: additional arguments of the Trainer
     - packages: packages that must be installed
     - environment: additional environment variables of the worker process
     - devices: devices on which it runs
@@ -227,7 +227,7 @@ def make_trainer(trainer: str, *arguments: object, **keys: object) -> Trainer:
 def choose_runnable(
     implementations: Mapping[str, Implementation], device: str
 ) -> tuple[dict[str, Implementation], list[str]]:
-    """Return the implementations that can run on this device, and a note for each of the others."""
+    """Return the implementations that can run on this device, and a note for each one that cannot."""
     runnable, notes = dict(implementations), []
     for name, implementation in implementations.items():
         absent = [package for package in implementation.packages if find_spec(package) is None]
@@ -245,7 +245,7 @@ def choose_runnable(
 def run_workers(
     starts: Mapping[Key, Callable[[], Worker]], check: Callable[[Key, Worker], None], title: str, notes: list[str]
 ) -> Iterator[dict[Key, Worker]]:
-    """Yield the started workers that pass the check, and end them afterwards. Each failure becomes a note."""
+    """Start workers, yield those that pass `check`, and end them afterwards. Add a note for each failure."""
     with ExitStack() as stack:
         workers: dict[Key, Worker] = {}
         with bar(title, len(starts)) as advance:
@@ -271,7 +271,7 @@ class Measured(NamedTuple):
 
 
 def measure_in_turn(workers: Mapping[Key, Worker], **options: Any) -> dict[Key, Measured]:
-    """Time the steps of all workers in turn. options: arguments for in_turn. Raise UsageError if a worker fails."""
+    """Time the steps of all workers alternately. options: arguments of in_turn. Raise UsageError if a worker fails."""
     steps: dict[Key, list[Step]] = {key: [] for key in workers}
 
     def measure(key: Key) -> float:

@@ -101,7 +101,7 @@ def test_the_benchmarks_help_names_each(tmp_path):
     [
         (["--version"], ["0.1.0"]),
         (["--help", "norm"], ["norm=batch (default)  ", "    norm.epsilon=1.0e-5"]),
-        (["--help", "precision"], ["precision=32  32; 16 or bf16: mixed, on a CPU 16 is bf16"]),
+        (["--help", "precision"], ["precision=32  32; 16 or bf16: mixed (on a CPU 16 means bf16)"]),
         (["--help", "optimizer.lr"], ["optimizer.lr="]),
         (["--help", "keys"], ["seed=0", "batch.size="]),
         (["--help"], ["norm: batch, batch_convolutions", "--help <group>   explains its options"]),

@@ -1,4 +1,4 @@
-"""The networks in JAX, as functions of arrays without a library of layers. The whole training step is compiled."""
+"""The networks in plain JAX, without a layer library. The whole training step is compiled."""
 
 import time
 from functools import partial
@@ -21,17 +21,17 @@ Means: TypeAlias = dict[str, tuple[Array, Array]]
 """Running mean and variance of each batch norm, by path."""
 
 AdamState: TypeAlias = tuple[Weights, Weights, Array]
-"""Moving averages of the gradients and of their squares, and the number of steps."""
+"""Moving averages of the gradients and of the squared gradients, and the number of steps."""
 
 RATE, DECAY, SQUARE_DECAY, ADAM_EPSILON = 1e-3, 0.9, 0.999, 1e-8
-"""Adam's constants, as in Kingma & Ba 2015 and in torch. JAX itself has no optimizers."""
+"""Adam's constants, which are the defaults in Kingma & Ba 2015 and in torch. JAX itself has no optimizers."""
 
 NEVER = -1e30
-"""Value for the logarithm of 0. It is finite, so that gradients through it are 0 instead of undefined."""
+"""Finite value that represents log(0), because gradients through −∞ would be undefined."""
 
 
 class JaxTrainer:
-    """A Trainer in JAX. Raise ValueError for a GPU that JAX cannot use."""
+    """A Trainer in JAX. Raises ValueError if JAX cannot use the device."""
 
     def __init__(
         self, network: Network, *, batch: int, seed: int, device: str, threads: int | None, tf32: bool
@@ -40,7 +40,7 @@ class JaxTrainer:
         self.weights = {path: jax.device_put(value, self.device) for path, value in draw_weights(network, seed).items()}
         norms = [(path, layer) for path, layer in kinds.walk(network.layers) if isinstance(layer, kinds.BatchNorm)]
         self.means: Means = {path: (jnp.zeros(norm.channels), jnp.ones(norm.channels)) for path, norm in norms}
-        # two copies, because donated arrays must not be shared
+        # two separate copies, because donated arrays must not share memory
         mean, square = (jax.tree.map(lambda value: 0 * value, self.weights) for _ in range(2))
         self.state: AdamState | None = None
         if network.optimizer == "adam":
@@ -74,7 +74,7 @@ class JaxTrainer:
 
 
 def prepare_jax(kind: str, tf32: bool) -> jax.Device:
-    """Configure JAX and return its device. Raise ValueError if JAX has no device of this kind (cpu or gpu)."""
+    """Configure JAX and return its default device. Raise ValueError if that device is not of `kind` (cpu or gpu)."""
     jax.config.update("jax_default_matmul_precision", "tensorfloat32" if tf32 else "highest")
     device = jax.devices()[0]
     if device.platform != kind:
@@ -83,7 +83,7 @@ def prepare_jax(kind: str, tf32: bool) -> jax.Device:
 
 
 def read_jax_memory(device: jax.Device) -> int | None:
-    """Return the peak memory of a GPU in bytes, or None on a CPU."""
+    """Return a GPU's peak memory in bytes, or None for a CPU."""
     statistics = device.memory_stats() if device.platform == "gpu" else None
     return int(statistics["peak_bytes_in_use"]) if statistics else None
 
@@ -97,7 +97,7 @@ def train(
     lengths: Array,
     targets: Array,
 ) -> tuple[Weights, Means, AdamState | None, Array]:
-    """Take a step. Return the new weights, running means and optimizer state, and the loss before the step."""
+    """Train one step. Return the new weights, running means and optimizer state, and the loss before the update."""
 
     def loss(weights: Weights) -> tuple[Array, Means]:
         outputs, after = forward(network.layers, weights, means, inputs, lengths)
@@ -119,7 +119,7 @@ def _step_adam(weights: Weights, state: AdamState, gradients: Weights) -> tuple[
     steps = steps + 1
     mean = jax.tree.map(lambda m, g: DECAY * m + (1 - DECAY) * g, mean, gradients)
     square = jax.tree.map(lambda s, g: SQUARE_DECAY * s + (1 - SQUARE_DECAY) * g * g, square, gradients)
-    # correct the bias of averages that begin at 0
+    # correct the bias of averages that start at 0
     first, second = 1 - DECAY**steps, 1 - SQUARE_DECAY**steps
     stepped = jax.tree.map(
         lambda w, m, s: w - RATE * (m / first) / (jnp.sqrt(s / second) + ADAM_EPSILON), weights, mean, square
@@ -128,10 +128,12 @@ def _step_adam(weights: Weights, state: AdamState, gradients: Weights) -> tuple[
 
 
 def ctc(log_probs: Array, lengths: Array, labels: Array) -> Array:
-    """CTC loss: (log_probs (B, T, V), lengths (B,), labels (B, L)) → nats (B,) (Graves et al. 2006, eq. 6 to 8)."""
+    """Compute the CTC loss (Graves et al. 2006, eq. 6 to 8).
+
+    log_probs (B, T, V), lengths (B,), labels (B, L) → nats (B,)."""
     count = labels.shape[1]
     symbols = jnp.zeros((len(labels), 2 * count + 1), labels.dtype).at[:, 1::2].set(labels)
-    # for steps over two symbols: not onto a blank, and not between equal labels
+    # a path may skip a blank between different labels, but no other symbol
     repeated = jnp.concatenate([jnp.ones((len(labels), 1), bool), labels[:, 1:] == labels[:, :-1]], axis=1)
     over = jnp.full(symbols.shape, NEVER).at[:, 1::2].set(jnp.where(repeated, NEVER, 0.0))
     spoken = jnp.take_along_axis(log_probs, symbols[:, None], axis=2).swapaxes(0, 1)  # (T, B, 2 L + 1)
@@ -152,7 +154,7 @@ def ctc(log_probs: Array, lengths: Array, labels: Array) -> Array:
 def forward(
     layers: tuple[kinds.Layer, ...], weights: Weights, means: Means, x: Array, lengths: Array, path: str = ""
 ) -> tuple[Array, Means]:
-    """Compute the outputs for x, and the running means after this batch. path: prefix of the paths of the layers."""
+    """Return the outputs for x, and the updated running means. path: prefix of the layers' paths."""
     for n, layer in enumerate(layers):
         place = f"{path}{n}"
         if isinstance(layer, kinds.Residual):
@@ -190,7 +192,7 @@ def _apply(layer: kinds.Layer, weights: Weights, x: Array, lengths: Array) -> Ar
 
 
 def _apply_lstm(layer: kinds.LSTM, weights: Weights, x: Array, lengths: Array) -> Array:
-    """Apply all layers to x (B, T, D). Backward directions reverse each sequence within its length."""
+    """Apply all LSTM layers to x (B, T, D). Backward directions reverse each sequence, but not its padding."""
     position, last = jnp.arange(x.shape[1])[None], lengths[:, None] - 1
     flip = jnp.where(position <= last, last - position, position)[..., None]
     outputs: list[Array] = []
@@ -204,7 +206,7 @@ def _apply_lstm(layer: kinds.LSTM, weights: Weights, x: Array, lengths: Array) -
 
 
 def _scan(x: Array, kernel: Array, recurrent: Array, bias: Array) -> Array:
-    """Apply one layer to x (B, T, D): one product for the inputs of all frames, and one per frame for the state."""
+    """Apply one LSTM direction to x (B, T, D). The input products of all frames are computed before the loop."""
 
     def advance(state: tuple[Array, Array], gates: Array) -> tuple[tuple[Array, Array], Array]:
         hidden, cell = state

@@ -1,4 +1,4 @@
-"""The networks in Keras 3 on TensorFlow or JAX (KERAS_BACKEND). Keras's `train_on_batch` trains them."""
+"""The networks in Keras 3, trained by its `train_on_batch` on TensorFlow or JAX (KERAS_BACKEND)."""
 
 import importlib
 import math
@@ -14,15 +14,15 @@ from asr_benchmarks.frameworks.network import EPSILON, LEARNING_RATE, MOMENTUM, 
 from asr_benchmarks.worker import Step
 
 ADAM_EPSILON = 1e-8 * math.sqrt(1 - 0.999)
-"""Adam's epsilon in Keras, which adds it before the bias correction of the second moment.
+"""Epsilon of Keras's Adam, which adds epsilon before the bias correction of the second moment.
 
-With this value, the first step is the same as with 1e-8 in the other frameworks. Keras's default of 1e-7 makes the
-first steps of deep networks smaller.
+With this value, the first step is the same as in the other frameworks with 1e-8. Keras's default of 1e-7 would make
+the first steps of deep networks smaller.
 """
 
 
 class KerasTrainer:
-    """A Trainer in Keras. use_cudnn: as in keras.layers.LSTM. Raise ValueError for a GPU that Keras cannot use."""
+    """A Trainer in Keras. use_cudnn: option of keras.layers.LSTM. Raises ValueError if Keras cannot use the device."""
 
     def __init__(
         self,
@@ -80,7 +80,7 @@ class KerasTrainer:
         return inputs[:count], lengths[:count]
 
     def _wait(self) -> None:
-        """Wait for the update of the weights, because train_on_batch returns as soon as it has the loss."""
+        """Wait for the weight update, because train_on_batch returns as soon as the loss is computed."""
         if keras.backend.backend() == "jax":
             import jax
 
@@ -92,7 +92,7 @@ class KerasTrainer:
 
 
 def _prepare_backend(device: str, threads: int | None, tf32: bool) -> Any:
-    """Configure the backend and return its device, which is an object for JAX, and "cpu" or "gpu" for TensorFlow."""
+    """Configure the backend. Return a jax.Device for JAX, or `device` ("cpu" or "gpu") for TensorFlow."""
     if keras.backend.backend() == "jax":
         from asr_benchmarks.frameworks.jax_lax import prepare_jax
 
@@ -109,7 +109,7 @@ def _prepare_backend(device: str, threads: int | None, tf32: bool) -> Any:
 
 
 class Model(keras.Model):
-    """A network of Keras layers: (inputs, lengths) → outputs. parts: Keras layers by path of our layer."""
+    """A Network as a Keras model: (inputs, lengths) → outputs. parts: Keras layers by path in the Network."""
 
     def __init__(self, network: Network, use_cudnn: bool | str) -> None:
         super().__init__()
@@ -117,14 +117,14 @@ class Model(keras.Model):
         self.parts = {path: _build_parts(layer, use_cudnn) for path, layer in kinds.walk(network.layers)}
 
     def list_trained(self) -> list[Any]:
-        """List the trained variables in the order of draw_weights. Keras uses the same order within a layer."""
+        """Return the trained variables in the order of draw_weights. Within a layer, Keras uses the same order."""
         return [variable for parts in self.parts.values() for part in parts for variable in part.trainable_variables]
 
     def call(self, inputs: tuple[KerasTensor, KerasTensor], training: bool | None = None) -> KerasTensor:
         x, lengths = inputs
         # if all frames are valid, a mask would only cost time
         mask = ops.arange(x.shape[1])[None] < lengths[:, None] if self.network.variable else None
-        # in a stateless call, Keras layers cannot find out the value of `training` by themselves
+        # layers must be given `training`, because they cannot infer it in a stateless call
         return self._apply(
             self.network.layers, x, {kinds.LSTM: {"mask": mask}, kinds.BatchNorm: {"training": training}}
         )
@@ -142,15 +142,15 @@ class Model(keras.Model):
         return x
 
     def compute_loss(self, x: Any, y: Any, y_pred: Any, sample_weight: object = None, training: bool = True) -> Any:
-        if self.network.loss == "ce":  # the CTC loss of Keras takes no lengths
+        if self.network.loss == "ce":
             return ops.mean(keras.losses.sparse_categorical_crossentropy(y, y_pred, from_logits=True))
-        labels = self.network.labels
+        labels = self.network.labels  # ops.ctc_loss accepts lengths, whereas keras.losses.CTC does not
         counts = ops.full((y.shape[0],), labels, dtype="int32")
         return ops.mean(ops.ctc_loss(y, y_pred, counts, x[1], mask_index=0)) / labels
 
 
 def _build_parts(layer: kinds.Layer, use_cudnn: bool | str) -> list[Any]:
-    """Build the Keras layers that correspond to one of our layers."""
+    """Build the Keras layers that correspond to one layer of a Network."""
     padding = getattr(layer, "padding", 0)
     pad = [layers.ZeroPadding2D(padding)] if padding else []
     match layer:

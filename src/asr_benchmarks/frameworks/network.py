@@ -1,7 +1,7 @@
-"""Descriptions of networks as lists of layers, with weights and samples that are the same in every framework.
+"""Networks described as lists of layers, with initial weights and samples that are the same in every framework.
 
-The axes of arrays are in TensorFlow's order: images (B, height, width, channels), matrices (inputs, outputs), filters
-(size, size, inputs, outputs). The gates of an LSTM are in the order input, forget, cell, output.
+Arrays have TensorFlow's axis order: images (B, height, width, channels), matrices (inputs, outputs), and filters
+(size, size, inputs, outputs). LSTM gates are in the order input, forget, cell, output.
 """
 
 import math
@@ -13,14 +13,14 @@ import numpy as np
 
 Shape: TypeAlias = tuple[int, ...]
 Weight: TypeAlias = tuple[Shape, float, float]
-"""Shape of a weight, mean and standard deviation of its initial values."""
+"""Shape of a weight, and the mean and standard deviation of its initial values."""
 
-LEARNING_RATE = 0.01  # of plain gradient descent in all frameworks
-EPSILON, MOMENTUM = 1e-5, 0.1  # of batch norm in all frameworks, as in PyTorch
+LEARNING_RATE = 0.01  # for plain gradient descent, in all frameworks
+EPSILON, MOMENTUM = 1e-5, 0.1  # for batch norm, in all frameworks; PyTorch's defaults
 
 
 class Layer:
-    """A layer. It maps a sample of shape `shape` to a sample of shape `out(shape)`."""
+    """Base class of layers, which map a sample of shape `shape` to a sample of shape `out(shape)`."""
 
     def weights(self) -> dict[str, Weight]:
         return {}
@@ -29,7 +29,7 @@ class Layer:
         return shape
 
     def operations(self, shape: Shape) -> float:
-        """Count the multiplications and additions of matrix products in the forward pass of one sample."""
+        """Count the multiplications and additions in the matrix products of one sample's forward pass."""
         return 0.0
 
 
@@ -53,7 +53,7 @@ class Dense(Layer):
 
 @dataclass(frozen=True)
 class Convolution(Layer):
-    """A two-dimensional convolution, padded with `padding` zeros on each side."""
+    """A two-dimensional convolution of an image that is padded with `padding` zeros on each side."""
 
     inputs: int
     outputs: int
@@ -76,7 +76,7 @@ class Convolution(Layer):
 
 @dataclass(frozen=True)
 class BatchNorm(Layer):
-    """Batch norm with the statistics of the batch. It also keeps running means of them."""
+    """Batch norm that normalises with batch statistics, and also updates running statistics."""
 
     channels: int
 
@@ -92,7 +92,7 @@ class Activation(Layer):
 
 @dataclass(frozen=True)
 class MaxPool(Layer):
-    """Max pooling. It follows a ReLU, so padding with zeros changes no maximum."""
+    """Max pooling after a ReLU. Inputs are never negative, so padding with zeros changes no maximum."""
 
     size: int
     stride: int
@@ -104,7 +104,7 @@ class MaxPool(Layer):
 
 @dataclass(frozen=True)
 class Reshape(Layer):
-    """Changes the shape. kind: mean over the image (mean), a single axis (flat), or the last frame (last)."""
+    """Reduces the axes. kind: mean averages over the image, flat joins all axes, and last selects the last frame."""
 
     kind: str
 
@@ -135,11 +135,11 @@ class LSTM(Layer):
 
     @property
     def input_sizes(self) -> list[int]:
-        """Number of inputs of each layer."""
+        """The input size of each layer."""
         return [self.inputs] + [self.hidden * self.directions] * (self.layers - 1)
 
     def places(self) -> list[tuple[int, int, str]]:
-        """List each layer and direction, with the suffix in the names of its weights (kernel, recurrent and bias)."""
+        """Return (layer, direction, suffix of the weight names) for every direction of every layer."""
         return [(n, side, f"{n}{'r' * side}") for n in range(self.layers) for side in range(self.directions)]
 
     def weights(self) -> dict[str, Weight]:
@@ -161,7 +161,7 @@ class LSTM(Layer):
 
 @dataclass(frozen=True)
 class Residual(Layer):
-    """Computes branch(x) + shortcut(x). An empty shortcut means x itself."""
+    """Computes branch(x) + shortcut(x). An empty shortcut is the identity."""
 
     branch: tuple[Layer, ...]
     shortcut: tuple[Layer, ...] = ()
@@ -189,17 +189,17 @@ def _places(shape: Shape, size: int, stride: int, padding: int) -> Shape:
 
 @dataclass(frozen=True)
 class Network:
-    """A network and its training.
+    """A network, and how it is trained.
 
     - kind: FCN, CNN or RNN
-    - shape: shape of a sample: (values,), (height, width, channels), (words,) or (frames, features)
+    - shape: sample shape, which is (values,), (height, width, channels), (words,) or (frames, features)
     - classes: number of outputs
-    - batch: size of the mini-batch in the paper
+    - batch: mini-batch size in the paper
     - published: number of parameters in the paper, in millions
-    - loss: ce (cross-entropy) at each output, or ctc
-    - shortest, labels: number of frames of the shortest utterance, and of labels per utterance
+    - loss: ce (cross-entropy of each output) or ctc
+    - shortest, labels: frames of the shortest utterance, and labels per utterance
     - optimizer: sgd or adam
-    - bound: initial weights are uniform within ±bound; None uses the initialisation of each layer
+    - bound: sample initial weights uniformly from ±bound; None uses the normal distribution of each layer
     - copied: whether each step copies the batch to the device
     """
 
@@ -219,7 +219,7 @@ class Network:
 
     @property
     def words(self) -> int | None:
-        """Size of the vocabulary; None if the input does not consist of words."""
+        """Vocabulary size, or None if the inputs are not words."""
         first = self.layers[0]
         return first.words if isinstance(first, Embedding) else None
 
@@ -238,22 +238,22 @@ class Network:
 
     @property
     def training_operations(self) -> float:
-        """Number of operations in a forward and backward pass for a sample.
+        """Number of operations in the forward and backward pass of one sample.
 
-        For each product in the forward pass, the backward pass needs two, for the gradients of weights and input. The
-        first layer needs no gradient of its input.
+        For each product in the forward pass, the backward pass has two: one for the weight gradient, and one for the
+        input gradient, which the first layer does not need.
         """
         return 3 * self.forward_operations - self.layers[0].operations(self.shape)
 
     def weights(self) -> Iterator[tuple[str, Shape, float, float]]:
-        """Yield path, shape, initial mean and initial standard deviation of each trained weight."""
+        """Yield (path, shape, mean, standard deviation) for the initial values of each trained weight."""
         for path, layer in walk(self.layers):
             for name, weight in layer.weights().items():
                 yield (f"{path}.{name}", *weight)
 
 
 def walk(layers: tuple[Layer, ...], path: str = "") -> Iterator[tuple[str, Layer]]:
-    """Yield all layers with their paths, including the layers in residual connections."""
+    """Yield (path, layer) for all layers, including the layers inside residual blocks."""
     for n, layer in enumerate(layers):
         if isinstance(layer, Residual):
             yield from walk(layer.branch, f"{path}{n}.branch.")
@@ -263,7 +263,7 @@ def walk(layers: tuple[Layer, ...], path: str = "") -> Iterator[tuple[str, Layer
 
 
 def draw_weights(network: Network, seed: int) -> dict[str, np.ndarray]:
-    """Draw the initial weights by path. They are the same for every framework."""
+    """Sample the initial weights, which are the same in every framework. Return arrays by path."""
     generator = np.random.default_rng(seed)
     if network.bound is not None:
         low, high = -network.bound, network.bound
@@ -277,9 +277,9 @@ def draw_weights(network: Network, seed: int) -> dict[str, np.ndarray]:
 class Samples(NamedTuple):
     """A batch of samples.
 
-    - inputs: (B, *shape), 0 past each length
-    - lengths: (B,), longest first
-    - targets: classes (B,), words (B, T), or for CTC labels (B, L) from 1 on, because the blank is 0
+    - inputs: (B, *shape), 0 in the padding
+    - lengths: number of frames, (B,), longest first
+    - targets: classes (B,), words (B, T), or CTC labels (B, L), which start at 1 because the blank is 0
     """
 
     inputs: np.ndarray
@@ -288,7 +288,7 @@ class Samples(NamedTuple):
 
 
 def draw_samples(network: Network, batch: int, seed: int) -> Samples:
-    """Draw targets, and inputs from N(0, 1) or words. One utterance has the full length (Braun2018 §3.3)."""
+    """Sample inputs (N(0, 1) or words) and targets. The first utterance has the full length (Braun2018 §3.3)."""
     generator = np.random.default_rng((seed, batch))
     shape, lengths = (batch, *network.shape), np.full(batch, network.shape[0], dtype=np.int32)
     if network.words is not None:

@@ -17,11 +17,11 @@ from asr_benchmarks.frameworks.network import Network, draw_samples, draw_weight
 from asr_benchmarks.worker import Step
 
 CellLayer = Callable[[int, int], nn.Module]
-"""Builds a module (x (B, T, D), lengths (B,)) → (B, T, H) from (D, H), like the options of conf/rnn."""
+"""Builds a layer from its sizes (D, H), as in conf/rnn: (x (B, T, D), lengths (B,)) → (B, T, H)."""
 
 
 class TorchTrainer:
-    """A Trainer in PyTorch. recurrent: builds the LSTM layers from their sizes and from whether lengths vary."""
+    """A Trainer in PyTorch. recurrent: function of (sizes, whether lengths vary) that builds the LSTM layers."""
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class TorchTrainer:
         return sum(parameter.numel() for parameter in list_trained(self.model))
 
     def outputs(self, count: int | None = None) -> np.ndarray:
-        # with gradients, as in a step, because otherwise torch.compile would compile again
+        # gradients stay enabled as in a step, because torch.compile would otherwise recompile
         outputs: torch.Tensor = self.model(self._copy()[0][:count], self.lengths[:count])
         return outputs.detach().cpu().numpy()
 
@@ -75,7 +75,7 @@ class TorchTrainer:
         return {"torch": torch.__version__}
 
     def _copy(self) -> tuple[torch.Tensor, torch.Tensor]:
-        """Copy a batch to the device. Lengths stay on the CPU, because packing and CTC need them there."""
+        """Copy inputs and targets to the device. Lengths stay on the CPU, because packing and CTC need them there."""
         inputs, targets = self.batch
         return inputs.to(self.device), targets.to(self.device)
 
@@ -87,7 +87,7 @@ class TorchTrainer:
 
 
 class Recurrent(nn.Module):
-    """All LSTM layers: (x (B, T, D), lengths (B,)) → (B, T, H · directions). Weights are in the order of `sizes`."""
+    """A stack of LSTM layers: (x (B, T, D), lengths (B,)) → (B, T, H · directions). sizes: description of the stack."""
 
     def __init__(self, sizes: kinds.LSTM) -> None:
         super().__init__()
@@ -95,7 +95,7 @@ class Recurrent(nn.Module):
 
 
 class Packed(Recurrent):
-    """nn.LSTM over a PackedSequence. The utterances of a batch are already sorted by length, longest first."""
+    """nn.LSTM over a PackedSequence. The utterances in a batch are already sorted, longest first."""
 
     def __init__(self, sizes: kinds.LSTM, variable: bool) -> None:
         super().__init__(sizes)
@@ -108,11 +108,11 @@ class Packed(Recurrent):
 
 
 class Padded(Packed):
-    """nn.LSTM over padded tensors. Raise ValueError if a backward direction would start in the padding."""
+    """nn.LSTM over padded tensors. Raises ValueError if a backward direction would start in the padding."""
 
     def __init__(self, sizes: kinds.LSTM, variable: bool) -> None:
         if sizes.directions == 2 and variable:
-            raise ValueError("nn.LSTM would start backwards in the padding; torch_packed is the same with lengths")
+            raise ValueError("nn.LSTM's backward direction would start in the padding; use torch_packed instead")
         super().__init__(sizes, variable)
 
     def forward(self, x: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
@@ -120,7 +120,7 @@ class Padded(Packed):
 
 
 class Cells(Recurrent):
-    """A module per layer and direction, each with its weights in an nn.LSTM named `cell`."""
+    """A stack with one module per layer and direction, each of which has its weights in an nn.LSTM named `cell`."""
 
     def __init__(self, sizes: kinds.LSTM, variable: bool, *, layer: CellLayer) -> None:
         super().__init__(sizes)
@@ -141,7 +141,7 @@ class Cells(Recurrent):
 
 
 class ProjectLayers(Recurrent):
-    """The layers of this project. On a CPU with several threads, each direction runs in its own thread."""
+    """This project's recurrent layers. On a CPU with several threads, each direction runs in its own thread."""
 
     def __init__(self, sizes: kinds.LSTM, variable: bool, *, layer: CellLayer) -> None:
         super().__init__(sizes)
@@ -155,14 +155,14 @@ class ProjectLayers(Recurrent):
 
 
 class LSTMCompiled(nn.Module):
-    """Like rnn=lstm, but with a compiled step. Compiling the whole loop would take longer than training.
+    """An LSTM whose step for one frame is compiled. Compiling the whole loop would take longer than training.
 
-    All layers and directions share the compiled step, because the product with the inputs is computed before the loop.
+    All layers and directions share the compiled step, because their input products are computed before the loop.
     """
 
     def __init__(self, input_size: int, hidden_size: int) -> None:
         super().__init__()
-        self.cell = nn.LSTM(input_size, hidden_size, batch_first=True)  # only holds the weights
+        self.cell = nn.LSTM(input_size, hidden_size, batch_first=True)  # only stores the weights
 
     def forward(self, x: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
         ((inputs, recurrent, input_bias, recurrent_bias),) = self.cell.all_weights
@@ -193,7 +193,7 @@ def list_trained(module: nn.Module) -> list[nn.Parameter]:
 
 
 def load_weights(module: nn.Module, weights: Mapping[str, np.ndarray]) -> None:
-    """Copy the weights from draw_weights into a module."""
+    """Copy weights that draw_weights has returned into a module."""
     with torch.no_grad():
         for path, value in weights.items():
             place, _, name = path.rpartition(".")
@@ -202,7 +202,7 @@ def load_weights(module: nn.Module, weights: Mapping[str, np.ndarray]) -> None:
 
 
 def _find_target(module: nn.Module, name: str) -> tuple[torch.Tensor, tuple[int, ...]]:
-    """Return the parameter for a name in draw_weights, and the permutation of axes that its value needs."""
+    """Return the parameter that a weight name of draw_weights means, and the axis permutation for its value."""
     if isinstance(module, Recurrent):
         parameters = [value for key, value in module.named_parameters() if "bias_hh" not in key]
         parameter = parameters[list(module.sizes.weights()).index(name)]
@@ -254,7 +254,7 @@ def _build_module(layer: kinds.Layer, recurrent: MakeRecurrent | None) -> nn.Mod
 
 
 def _hold_second_bias(module: Recurrent) -> Recurrent:
-    """Fix the second bias at 0. cuDNN requires it, but other frameworks lack it, and two would learn twice as fast."""
+    """Fix torch's second LSTM bias at 0. Other frameworks have one bias, and two biases would learn twice as fast."""
     for name, parameter in module.named_parameters():
         if "bias_hh" in name:
             nn.init.zeros_(parameter.requires_grad_(False))
@@ -267,7 +267,7 @@ class _Reshape(nn.Module):
         self.kind = kind
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        # channels last, as in the other frameworks
+        # channels come last, as in the other frameworks
         return x[:, -1] if self.kind == "last" else x.permute(0, 2, 3, 1).flatten(1)
 
 

@@ -10,10 +10,10 @@ from asr_benchmarks.frameworks.network import LSTM, Network, Samples, draw_sampl
 from asr_benchmarks.worker import Worker
 
 LARGEST = 1e-4
-"""Largest allowed difference of logits, and largest allowed relative difference of the loss."""
+"""Largest allowed difference of logits, and largest allowed relative difference of the loss, from the reference."""
 
 LEARNING = 1.0
-"""Largest allowed difference, in %, between amounts by which the first step lowers the loss."""
+"""Largest allowed deviation, in %, of the first step's loss decrease from the median implementation's."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Agreement:
 
 
 class Expected:
-    """Results of the reference for the first weights and the batch of a network."""
+    """The reference's logits and loss, for a network's initial weights and its batch."""
 
     def __init__(self, network: Network, seed: int) -> None:
         samples = draw_samples(network, network.batch, seed)
@@ -40,7 +40,7 @@ class Expected:
             self.valid = np.arange(network.shape[0]) < samples.lengths[:, None]
 
     def compare(self, worker: Worker) -> Agreement:
-        """Take two steps of a Trainer in a worker, and compare its outputs and losses with the reference."""
+        """Compare a Trainer's outputs and loss with the reference. The Trainer, in its worker, trains two steps."""
         outputs = worker.call("outputs")
         same = outputs.shape == self.logits.shape
         logits = float(np.abs(outputs - self.logits)[self.valid].max()) if same else float("inf")
@@ -49,10 +49,10 @@ class Expected:
 
 
 def refuse_others(agreements: Mapping[str, Agreement], loss: float) -> dict[str, str]:
-    """Return reasons to exclude implementations, by name.
+    """Return the names of implementations to exclude, each with a reason.
 
-    An implementation is excluded if its outputs differ from the reference, or if its first step lowers the loss by
-    another amount than the median implementation. loss: loss of the reference.
+    An implementation is excluded if its logits or loss differ from the reference, or if its first step's loss decrease
+    differs from the median over all implementations. loss: the reference's loss.
     """
     allowed = LARGEST * max(1.0, abs(loss))
     reasons = {
@@ -72,7 +72,7 @@ def refuse_others(agreements: Mapping[str, Agreement], loss: float) -> dict[str,
 def compute_reference(
     network: Network, weights: Mapping[str, np.ndarray], samples: Samples
 ) -> tuple[np.ndarray, float]:
-    """Compute the logits, and the mean loss in nats per label. Logits are (B, T, V) for CTC, otherwise (B, V)."""
+    """Compute the logits, (B, T, V) for CTC and otherwise (B, V), and the mean loss in nats per label."""
     exact = {name: value.astype(np.float64) for name, value in weights.items()}
     x, outputs, lstm = samples.inputs.astype(np.float64), [], network.layers[0]
     assert isinstance(lstm, LSTM)
@@ -106,7 +106,7 @@ def _run_lstm(x: np.ndarray, inputs: np.ndarray, recurrent: np.ndarray, bias: np
 
 
 def _reverse(x: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-    """Reverse each utterance within its length. The padding stays in place."""
+    """Reverse the frames of each utterance, and leave the padding at the end."""
     turned = x.copy()
     for row, length in enumerate(lengths):
         turned[row, :length] = x[row, :length][::-1]
@@ -114,10 +114,10 @@ def _reverse(x: np.ndarray, lengths: np.ndarray) -> np.ndarray:
 
 
 def _ctc(nats: np.ndarray, length: int, labels: np.ndarray) -> float:
-    """Compute the CTC loss of an utterance in nats, with logarithms (Graves et al. 2006, equations 6 to 8)."""
+    """Compute an utterance's CTC loss in nats, in log space (Graves et al. 2006, equations 6 to 8)."""
     symbols = np.zeros(2 * len(labels) + 1, dtype=int)
     symbols[1::2] = labels
-    over = np.full(len(symbols), -np.inf)  # for steps over two symbols: not onto a blank, and not between equal labels
+    over = np.full(len(symbols), -np.inf)  # a path may skip a blank between different labels, but no other symbol
     over[3::2][labels[1:] != labels[:-1]] = 0
     log_alpha = np.full(len(symbols), -np.inf)
     log_alpha[:2] = -nats[0, symbols[:2]]

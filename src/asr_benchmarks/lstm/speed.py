@@ -1,4 +1,4 @@
-"""Time training steps of LSTM networks in several frameworks with equal weights (Braun2018 §3)."""
+"""Time training steps of LSTM networks in several frameworks, with equal initial weights (Braun2018 §3)."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from asr_benchmarks.timing import check_counts, in_turn, noise_notes
 from asr_benchmarks.worker import Implementation, Measured, Worker, choose_runnable, measure_in_turn, run_workers
 from asr_verdicts.errors import choices
 
-NOT_CUDNN = "on a CPU nn.LSTM is not cuDNN; the paper's PyTorch cuDNNLSTM, listed in the same row, ran on a GPU"
+NOT_CUDNN = "on a CPU, nn.LSTM does not use cuDNN; the paper's PyTorch cuDNNLSTM, in the same row, ran on a GPU"
 
 NUMBERS = "logits differ | loss differs | first step lowers loss by | peak GB"
 
@@ -35,10 +35,10 @@ def lstm_speed(
     budget: float | None,
     threads: int | None,
 ) -> Iterator[Result]:
-    """Yield the result so far after each configuration. Implementations with wrong results become notes."""
+    """Measure all configurations, and yield the accumulated result after each. Exclude implementations with errors."""
     check_counts(steps=steps, warmup=warmup, **({} if threads is None else {"threads": threads}))
     options: dict[str, Any] = {"steps": steps, "warmup": warmup, "budget": budget}
-    in_turn({}, **options)  # raises for a wrong budget before anything starts
+    in_turn({}, **options)  # rejects an invalid budget before any process starts
     chosen = choose_networks(networks, configurations, scale)
     if only is not None and (not only or not all(name in implementations for name in only)):
         raise choices("benchmark.only", only, f"null for all, or a list of some: {', '.join(implementations)}")
@@ -46,7 +46,7 @@ def lstm_speed(
     wanted = {name: way for name, way in implementations.items() if only is None or name in only}
     runnable, notes = choose_runnable(wanted, device)
     if scale != 1:
-        notes.append(f"sizes are the paper's times {scale:g}; the paper's ratios are for full sizes")
+        notes.append(f"sizes are {scale:g} times the paper's; the paper's ratios apply to full sizes")
     if device == "cpu" and "torch_lstm" in runnable:
         notes.append(NOT_CUDNN)
     measured: dict[str, tuple[dict[str, Measured], dict[str, Agreement]]] = {}
@@ -81,7 +81,7 @@ def _build_result(
     paper_names: Mapping[str, str | None],
     notes: list[str],
 ) -> Result:
-    """Build the result so far. paper_names: names of the implementations in the paper. The plot is like the paper's."""
+    """Build the accumulated result. paper_names: each implementation's name in the paper, or None."""
     steps: list[Row] = []
     numbers: list[Row] = []
     seconds: dict[tuple[str, str], float] = {}
@@ -114,11 +114,13 @@ def _build_result(
 
 SIZES = ("layers", "units", "features", "batch", "outputs", "labels")
 KEYS = ("name", "layers", "units", "bidirectional", "features", "batch", "frames", "loss", "outputs", "labels")
-"""Keys of a network. frames: lengths of the shortest and the longest utterance. labels: labels per utterance."""
+"""Keys of a network. frames: frames of the shortest and of the longest utterance. labels: labels per utterance."""
 
 
 def choose_networks(networks: Mapping[str, Mapping[str, Any]], chosen: list[str], scale: float) -> list[Network]:
-    """Build the chosen networks, with units, batch, frames and labels multiplied by `scale`. Raise UsageError."""
+    """Build the chosen networks, with units, batch, frames and labels multiplied by `scale`.
+
+    Raise UsageError for invalid values."""
     number("benchmark.scale", scale, above=0)
     if not chosen or not all(name in networks for name in chosen):
         raise choices("benchmark.configurations", chosen, f"one or more of {', '.join(networks)}")
@@ -146,7 +148,7 @@ def build_network(
     outputs: int,
     labels: int,
 ) -> Network:
-    """Build LSTM layers and a linear layer on the last frame, or on all frames for CTC. Weights begin as in torch."""
+    """Build LSTM layers and a linear layer on the last frame, or for CTC on all frames. Initialise as torch's LSTM."""
     directions = 2 if bidirectional else 1
     recurrent, output = LSTM(features, units, layers, directions), Dense(units * directions, outputs)
     sequence = (recurrent, output) if loss == "ctc" else (recurrent, Reshape("last"), output)
@@ -172,9 +174,9 @@ def _check(where: str, values: Mapping[str, Any]) -> None:
         raise choices(f"{where}.loss", loss, ("ce", "ctc"))
     two = isinstance(frames, list) and len(frames) == 2 and all(is_whole(count, 1) for count in frames)
     if not two or frames[0] > frames[1]:
-        raise choices(f"{where}.frames", frames, "two increasing whole numbers, 1 or more")
+        raise choices(f"{where}.frames", frames, "two whole numbers, 1 or more, the smaller one first")
     if loss == "ctc" and not (2 * labels <= frames[0] and values["outputs"] > 1):
-        raise choices(f"{where}.labels", labels, f"half of the {frames[0]} frames at most, and 2 outputs or more")
+        raise choices(f"{where}.labels", labels, f"at most half of the {frames[0]} frames, and 2 outputs or more")
     if loss == "ce" and (labels != 1 or frames[0] < frames[1]):
         raise choices(f"{where}.labels", labels, "1 with loss=ce, and frames of one length")
 
@@ -189,7 +191,7 @@ CUDNN, ANY_CUDNN, SLOWEST = "PyTorch cuDNNLSTM", "cuDNNLSTM", "the slowest"
 
 @dataclass(frozen=True)
 class Ratio:
-    """`slower` takes `least` to `most` times as long as `faster`. where: section of the paper, or derivation."""
+    """`slower` takes `least` to `most` times as long as `faster`. where: section of the paper, and any derivation."""
 
     slower: Point
     faster: Point
@@ -209,7 +211,7 @@ RATIOS = tuple(_read_ratio(*row) for row in PRINTED["ratios"])
 
 
 def find_speed_up(configuration: str, implementation: str | None) -> float | None:
-    """Find the speed of an implementation relative to the paper's slowest; None if the text does not give it."""
+    """Return an implementation's published speed relative to the slowest one, or None if the paper does not give it."""
     slowest = PRINTED["slowest"].get(configuration)
     if implementation is None or slowest is None:
         return None
@@ -221,7 +223,7 @@ def find_speed_up(configuration: str, implementation: str | None) -> float | Non
 
 
 def list_ratios(measured: Mapping[Point, float], configurations: Iterable[str]) -> list[Row]:
-    """List published and measured ratios of configurations. measured: seconds by configuration and published name."""
+    """List published and measured time ratios. measured: seconds by configuration and name in the paper."""
     rows = []
     for ratio in RATIOS:
         (first, slower), (second, faster) = ratio.slower, ratio.faster
@@ -238,7 +240,7 @@ def list_ratios(measured: Mapping[Point, float], configurations: Iterable[str]) 
 
 
 def _find_seconds(point: Point, measured: Mapping[Point, float]) -> float | None:
-    """Return the measured seconds of a point. If its implementation is SLOWEST, return those of the slowest one."""
+    """Return a point's measured seconds, or None. SLOWEST means the slowest implementation of the configuration."""
     configuration, name = point
     if name == SLOWEST:
         return max((seconds for (place, _), seconds in measured.items() if place == configuration), default=None)

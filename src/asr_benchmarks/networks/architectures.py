@@ -1,6 +1,6 @@
 """The six networks of Shi2016 table 2. Sizes come from conf/benchmark/networks/network/ and are divided by `shrink`.
 
-size: keyword arguments `batch` and `published` of Network.
+Each function passes its further keyword arguments, `batch` and `published`, on to Network.
 """
 
 import itertools
@@ -11,7 +11,7 @@ from asr_benchmarks.frameworks import network as kinds
 from asr_benchmarks.frameworks.network import Activation, Convolution, Dense, Layer, MaxPool, Network, Reshape
 
 SMALLEST_IMAGE = 64
-"""Smallest side of an image in pixels. Of smaller images, the pooling layers would leave nothing."""
+"""Minimum side of an image in pixels. The pooling layers would reduce smaller images to nothing."""
 
 
 def fcn(name: str, *, shrink: int, inputs: int, outputs: int, hidden: int, hidden_layers: int, **size: Any) -> Network:
@@ -28,8 +28,8 @@ def alexnet(
 ) -> Network:
     """Build AlexNet in one tower (Krizhevsky 2014, One weird trick), without dropout or cross-channel normalisation.
 
-    It has the 61 million parameters of Table 2, but not the "4 layers" given there. 8 layers have weights, and 5 of
-    these are convolutions.
+    As in Table 2, it has 61 million parameters. The table also says "4 layers", but 8 layers have weights, and 5 of
+    them are convolutions.
     """
     side, classes, wide = _shrink_image(image, shrink), _shrink(outputs, shrink), _shrink(hidden, shrink)
     first, second, third, fourth, fifth = (_shrink(count, shrink) for count in channels)
@@ -48,9 +48,9 @@ def alexnet(
 
 
 def resnet(name: str, *, shrink: int, image: int, outputs: int, width: int, blocks: list[int], **size: Any) -> Network:
-    """Build the ResNet of He et al. 2015, Table 1. The first convolution of each later stage halves the image.
+    """Build the ResNet of He et al. 2015, Table 1. In every stage after the first, one convolution halves the image.
 
-    Shi2016 table 2 gives 3.8 × 10⁹ parameters, but this is the number of multiply-additions for a sample.
+    Shi2016 table 2 gives 3.8 × 10⁹ parameters, but this is the number of multiply-additions per sample.
     """
     side, classes, channels = _shrink_image(image, shrink), _shrink(outputs, shrink), _shrink(width, shrink)
     layers: list[Layer] = [*_conv_norm(3, channels, size=7, stride=2), Activation("relu"), MaxPool(3, 2, padding=1)]
@@ -67,7 +67,7 @@ def resnet(name: str, *, shrink: int, image: int, outputs: int, width: int, bloc
 def lstm(
     name: str, *, shrink: int, words: int, outputs: int, hidden: int, lstm_layers: int, length: int, **size: Any
 ) -> Network:
-    """Build a language model that predicts the next word at each position. The embedding is as wide as the LSTM."""
+    """Build an LSTM language model with one output word per position. The embedding is as wide as the LSTM."""
     vocabulary, classes, wide = _shrink(words, shrink), _shrink(outputs, shrink), _shrink(hidden, shrink)
     layers = (kinds.Embedding(vocabulary, wide), kinds.LSTM(wide, wide, lstm_layers), Dense(wide, classes))
     return Network(name, "RNN", (_shrink(length, min(shrink, 8)),), classes, layers, **size)

@@ -1,4 +1,4 @@
-"""Time the networks of Shi2016 table 2 by framework, device, number of threads and size of the mini-batch."""
+"""Time the networks of Shi2016 table 2 in each framework, by device, number of threads and mini-batch size."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
@@ -25,10 +25,10 @@ from asr_benchmarks.worker import (
 from asr_verdicts.errors import UsageError, choices
 
 TOLERANCE = {False: 1e-4, True: 1e-2}
-"""Largest allowed difference of outputs relative to the largest output, by the key `tf32`, which rounds products."""
+"""Largest allowed relative difference of outputs and losses, by value of the key `tf32`, which rounds products."""
 
 STEP = "network | framework | device | threads | batch | ms | spread % | samples/s | GFLOP/s | peak GB"
-"""Columns of the table `steps`. ms: median time. peak GB: memory of the GPU, or of the process with its libraries."""
+"""Columns of the table `steps`. ms: median step time. peak GB: GPU memory, or on a CPU the memory of the process."""
 
 SIZE = "network | kind | input | outputs | parameters | millions | Table 2 | GFLOP per sample"
 
@@ -47,7 +47,7 @@ def network_speed(
     warmup: int,
     budget: float | None,
 ) -> Iterator[Result]:
-    """Yield the result so far after each network."""
+    """Measure all networks, and yield the accumulated result after each one."""
     check_counts(shrink=shrink, together=together, steps=steps, warmup=warmup, threads=threads)
     if not batches or not all(is_number(part) and part > 0 for part in batches):
         raise choices("benchmark.batches", batches, "numbers above 0, by which each network's mini-batch is multiplied")
@@ -57,7 +57,7 @@ def network_speed(
     notes = [*(line for network in built for line in _compare_size(network, shrink)), *absent]
     reference, rows, noise = Reference(bool(cfg.tf32)), list[Row](), list[str]()
     options: dict[str, Any] = {"steps": steps, "warmup": warmup, "budget": budget}
-    in_turn({}, **options)  # raises for a wrong budget before anything starts
+    in_turn({}, **options)  # rejects an invalid budget before any process starts
     for number, network in enumerate(built, start=1):
         every = list_variants(network, list(runnable), device_count(cfg) > 0, threads, batches)
         for start in range(0, len(every), together):
@@ -67,7 +67,7 @@ def network_speed(
 
 
 class Variant(NamedTuple):
-    """A network in a framework. threads: number of CPU threads; None on a GPU, because the framework chooses it."""
+    """A network in a framework. threads: number of CPU threads, or None on a GPU, where the framework chooses it."""
 
     network: Network
     framework: str
@@ -83,10 +83,10 @@ class Variant(NamedTuple):
 def list_variants(
     network: Network, frameworks: Sequence[str], gpu: bool, threads: Sequence[int], batches: Sequence[float]
 ) -> list[Variant]:
-    """List the variants of a network to measure.
+    """List the variants of a network that are measured.
 
-    On a CPU, every number of threads is combined with the paper's mini-batch. Other mini-batches are combined with the
-    largest number of threads that does not exceed the cores. On a GPU, every mini-batch is measured.
+    On a CPU, the paper's mini-batch (or else the first one) is measured with every number of threads, and the other
+    mini-batches with the largest number that does not exceed the cores. On a GPU, every mini-batch is measured.
     """
     sizes = list(dict.fromkeys(max(1, round(part * network.batch)) for part in batches))
     usual = network.batch if network.batch in sizes else sizes[0]
@@ -98,8 +98,9 @@ def list_variants(
 
 
 def choose_names(only: Sequence[str], *every: Mapping[str, object]) -> list[list[str]]:
-    """Return the names in `only` of each kind, or all names of a kind if `only` has none of it. Raise UsageError if a
-    name in `only` is unknown."""
+    """Return the names of each mapping that are in `only`, or all of a mapping's names if none of them is in `only`.
+
+    Raise UsageError if a name in `only` is in no mapping."""
     allowed = [name for names in every for name in names]
     for name in only:
         if name not in allowed:
@@ -108,17 +109,17 @@ def choose_names(only: Sequence[str], *every: Mapping[str, object]) -> list[list
 
 
 class Reference:
-    """Outputs and losses of the first framework by network and mini-batch. The other frameworks must reproduce them."""
+    """The first framework's outputs and losses by network and mini-batch, which other frameworks must reproduce."""
 
     def __init__(self, tf32: bool) -> None:
         self.tf32, self.tolerance = tf32, TOLERANCE[tf32]
         self.first: dict[tuple[str, int], tuple[np.ndarray, list[float]]] = {}
 
     def check(self, variant: Variant, worker: Worker) -> None:
-        """Raise WorkerError if the number of parameters, the outputs or the losses differ.
+        """Raise WorkerError if a worker's number of parameters, outputs or losses differ from the reference.
 
-        Only the first loss counts for networks with batch norm, because its gradients over few values multiply rounding
-        errors.
+        If the network has batch norm, only the first loss is compared, because gradients through batch norm over few
+        values amplify rounding errors.
         """
         parameters = worker.call("parameters")
         if parameters != variant.network.parameters:
@@ -143,7 +144,7 @@ def measure_variants(
     notes: list[str],
     **options: Any,
 ) -> list[Row]:
-    """Time the variants in turn, each in its own process, and return their rows. Failures become notes."""
+    """Time the variants alternately, each in its own process, and return their rows. Add failures to `notes`."""
     starts = {}
     for variant in chunk:
         place: dict[str, Any] = {"device": variant.device, "threads": variant.threads}
@@ -186,7 +187,7 @@ def _build_result(rows: Sequence[Row], networks: Sequence[Network], notes: list[
 
 
 def _compare_size(network: Network, shrink: int) -> list[str]:
-    """Return a note if the size of a network differs from Table 2 of the paper."""
+    """Return a note if a network's number of parameters differs from Shi2016 table 2."""
     millions = network.parameters / 1e6
     if shrink > 1:
         return [f"{network.name}: sizes divided by benchmark.shrink={shrink}, {millions:.2g} million parameters"]
@@ -197,7 +198,7 @@ def _compare_size(network: Network, shrink: int) -> list[str]:
 
 
 def _list_gains(rows: Sequence[Row]) -> list[Row]:
-    """List the gains from threads and from a GPU for each network and framework, with the first measured mini-batch."""
+    """List the speed-ups by threads and by a GPU for each network and framework, at the first measured mini-batch."""
     gains = []
     for network, framework in dict.fromkeys((row["network"], row["framework"]) for row in rows):
         measured = [row for row in rows if (row["network"], row["framework"]) == (network, framework)]
@@ -209,7 +210,7 @@ def _list_gains(rows: Sequence[Row]) -> list[Row]:
 
 
 def _plot_seconds(network: str, rows: Sequence[Row]) -> list[Plot]:
-    """Plot seconds by size of the mini-batch, as in Figure 1 of the paper, and by number of threads."""
+    """Plot seconds against mini-batch size, as in Shi2016 figure 1, and against the number of threads."""
     by_batch: dict[str, dict[int, float]] = {}
     by_threads: dict[str, dict[int, float]] = {}
     for row in rows:
@@ -230,15 +231,15 @@ def _plot_seconds(network: str, rows: Sequence[Row]) -> list[Plot]:
 BEYOND = "beyond cores / cores"
 
 TABLE = published("networks")
-"""Table 4 of the paper. published/networks.yaml explains how it was reconstructed."""
+"""Shi2016 table 4. published/networks.yaml explains how it was reconstructed."""
 
 
 def build_gain_row(
     network: str, framework: str, machine: str, cores: int, seconds: Mapping[int, float], gpu: float | None
 ) -> Row:
-    """Build a row with three ratios of times. A ratio is None if one of its times was not measured.
+    """Build a row with three time ratios, each of which is None if one of its times was not measured.
 
-    The ratios are: one thread over two threads, more threads than cores over one thread per core, and CPU over GPU.
+    The ratios are: one thread / two threads, more threads than cores / one thread per core, and CPU / GPU.
     """
     full = seconds.get(cores)
     beyond = min((count for count in seconds if count > cores), default=0)
@@ -254,13 +255,13 @@ def build_gain_row(
 
 
 def count_slower(rows: Collection[Row]) -> str | None:
-    """Count in how many cases more threads than cores were slower than one per core. None without such cases."""
+    """Return in how many cases (`n of m`) more threads than cores were slower, or None if this was never measured."""
     ratios = [ratio for row in rows if (ratio := row[BEYOND]) is not None]
     return f"{sum(ratio > 1 for ratio in ratios)} of {len(ratios)}" if ratios else None
 
 
 def list_published_gains(networks: Collection[str]) -> list[Row]:
-    """List the published gains from threads and GPUs for these networks."""
+    """List the published speed-ups by threads and GPUs for these networks."""
     return [
         build_gain_row(network, framework, f"{machine['name']}, published", machine["cores"], threads, gpu)
         for network, framework, machine, threads, gpu in _list_cases(networks)
@@ -268,7 +269,7 @@ def list_published_gains(networks: Collection[str]) -> list[Row]:
 
 
 def list_published_seconds(networks: Collection[str]) -> list[Row]:
-    """List the published seconds per mini-batch by number of CPU threads, and on each GPU."""
+    """List the published seconds per mini-batch for each number of CPU threads and for each GPU."""
     machines = TABLE["machines"].values()
     counts = sorted({count for machine in machines for count in machine["threads"]})
     cases = [(case[0], case[1], case[2]["name"], case[3], case[4]) for case in _list_cases(networks)]
@@ -295,7 +296,7 @@ def explain_machines() -> str:
 
 
 def _list_cases(networks: Collection[str]) -> Iterator[tuple[str, str, Any, dict[int, float], float | None]]:
-    """Yield network, framework, machine, and the published seconds by number of CPU threads and on its GPU."""
+    """Yield (network, framework, machine, seconds by number of CPU threads, seconds on the GPU) as published."""
     for network, frameworks in TABLE["seconds"].items():
         for framework, measured in frameworks.items():
             for key, machine in TABLE["machines"].items():

@@ -36,13 +36,13 @@ from asr_verdicts.metrics import METRICS
 from asr_verdicts.record import Record
 
 RELATIVE = {"time_to_accuracy": ["minutes"], "throughput": ["R"]}
-"""Columns that comparisons of machines also show relative to the first machine (Baunsgaard2020 table 4)."""
+"""Columns that a comparison of machines also shows in % of the first machine (Baunsgaard2020 table 4)."""
 
 RATES = tuple(name for name, metric in METRICS.items() if metric.is_rate)
 
 
 class TrainingFailedError(Exception):
-    """Raised if the training did not finish. Its process has printed the reason to standard error."""
+    """Raised if the training did not finish. The training process has printed the reason to standard error."""
 
     def __init__(self, reason: str, exit_code: int) -> None:
         self.exit_code = exit_code
@@ -60,7 +60,7 @@ def platform(
     decoder: partial[Decoder],
     price: Mapping[str, float | None],
 ) -> Result:
-    """Train the model of a config once in the subfolder `training`, and compare the results with the paper."""
+    """Train the model of a config once, in the subfolder `training`. Return the results and the paper's tables."""
     check_counts(repeats=repeats, utterances=1 if utterances is None else utterances)
     if minutes is not None:
         number("benchmark.minutes", minutes, above=0, also="null for max_epochs")
@@ -101,7 +101,7 @@ def platform(
 
 
 def _train(cfg: DictConfig, minutes: float | None) -> Path:
-    """Train in separate processes. Return the folder of the finished run."""
+    """Train in separate processes, and return the run folder. Raise TrainingFailedError if the run does not finish."""
     training, folder = copy.deepcopy(cfg), Run(cfg).folder
     with open_dict(training):
         training.benchmark = {"minutes": minutes}
@@ -109,7 +109,7 @@ def _train(cfg: DictConfig, minutes: float | None) -> Path:
         training.overrides = [
             override for override in cfg.overrides if not override.lstrip("+").startswith("benchmark")
         ]
-    run = set_up(training).record.folder  # wrong values raise an error here, with a message of one line
+    run = set_up(training).record.folder  # invalid values raise a one-line error here
     run.parent.mkdir(parents=True, exist_ok=True)
     config = run.parent / CONFIG
     write(config, OmegaConf.to_yaml(training, resolve=True))
@@ -130,17 +130,17 @@ def _explain(run: Record, minutes: float | None, reached: Table) -> list[str]:
     limit = f"max_epochs={run.config['max_epochs']}" if minutes is None else f"benchmark.minutes={minutes:g}"
     lines = [
         f"epochs trained in {spent:.3g} minutes, with {limit}: {epochs}; {run.folder.parent.name}/{run.folder.name}",
-        "R: hours of audio trained per second; time to accuracy: median over three validations, from the start",
+        "R: hours of audio trained per second; time to accuracy: until the median over three validations is low enough",
     ]
     if (count := run.summary.ranks or 1) > 1:
-        lines.append(f"CPU, memory and waiting: of the first of {count} ranks; GPUs: of all ranks")
+        lines.append(f"CPU, memory and waiting were measured on the first of {count} ranks, GPUs on all ranks")
     if missed := [f"{row['rate']} {row['target %']} %" for row in reached if row["minutes"] is None]:
         lines.append(f"not reached: {', '.join(missed)}")
     return lines
 
 
 def read_published_tables() -> dict[str, Table]:
-    """Return the tables of Baunsgaard2020 §4.2, §4.4.2, §5.1 and §5.3 for the three machines in the paper."""
+    """Return the tables in Baunsgaard2020 §4.2, §4.4.2, §5.1 and §5.3, which cover three machines."""
     printed = published("platform")
     systems = [machine["machine"] for machine in printed["machines"]]
     times: list[Row] = []
@@ -158,7 +158,7 @@ def read_published_tables() -> dict[str, Table]:
 
 
 class TimeLimit(pl.Callback):
-    """Ends training after the epoch in which the minutes run out. Time in validation counts as well."""
+    """Ends training after the first validation that finishes past the time limit."""
 
     def __init__(self, minutes: float) -> None:
         self.seconds = 60 * minutes
@@ -169,12 +169,12 @@ class TimeLimit(pl.Callback):
 
     def on_validation_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         over = time.perf_counter() - self.began >= self.seconds
-        # if a rank stopped alone, the others would wait for its gradients
+        # if one rank stopped alone, the other ranks would wait for its gradients
         trainer.should_stop |= trainer.strategy.reduce_boolean_decision(over, all=False)
 
 
 class TimedTrainingRun(TrainingRun):
-    """Trains and evaluates a run within a time limit."""
+    """Trains and evaluates a run. The training ends after `benchmark.minutes`, if that key is set."""
 
     def callbacks(self) -> list[pl.Callback]:
         minutes = self.cfg.benchmark.minutes
@@ -183,7 +183,7 @@ class TimedTrainingRun(TrainingRun):
 
 @entry("benchmarks")
 def main(cfg: DictConfig) -> None:
-    """Train as one rank from the beginning. The folder of an earlier attempt is renamed."""
+    """Train as one rank from the beginning. An earlier attempt is not continued, and its folder is renamed."""
     silence_lightning()
     with StopRequest() as stop:
         record, task, data = set_up(cfg)

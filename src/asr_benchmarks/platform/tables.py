@@ -1,4 +1,4 @@
-"""The tables of benchmark=platform, from the folder of the training and from decoding with several beam widths."""
+"""Tables of benchmark=platform, computed from the run folder and by decoding with several beam widths."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -34,7 +34,7 @@ SAMPLED = {
     "GPU memory GiB": "gpu_memory_gib",
     "GPU power W": "gpu_power_watts",
 }
-"""Names of the rows in the table `utilisation`, by column in utilisation.csv."""
+"""Columns in utilisation.csv, by row of the table `utilisation`."""
 
 FIGURES = (
     "parameters | epochs | minutes of training | hours of audio trained | "
@@ -42,11 +42,11 @@ FIGURES = (
 )
 
 PARTS = {"total": "the machine", "gpus": "its GPUs", "cpus": "its CPUs"}
-"""Names of the rows in the table `price`, by key of benchmark.price (Baunsgaard2020 table 1)."""
+"""Rows in the table `price`, by key of `benchmark.price` (Baunsgaard2020 table 1)."""
 
 
 def list_figures(run: Record) -> dict[str, object]:
-    """Return single figures of the whole training. Waiting is the share of training time that is not spent in steps."""
+    """Return the figures of the whole training. Waiting is the share of training time between batches."""
     summary: Any = run.summary
     trained = (summary.seconds["train"] / 60, summary.audio_hours_seen, _mean(run.metrics, "train/waiting_percent"))
     memory, energy = summary.peak_memory_bytes / 2**30, sum_energy(read_utilisation(run.folder))
@@ -54,7 +54,7 @@ def list_figures(run: Record) -> dict[str, object]:
 
 
 def list_throughput(run: Record) -> Table:
-    """List the throughput of steps and of the whole training in hours of audio per second (Baunsgaard2020 §4.1.3)."""
+    """List the throughput without and with validations, in hours of audio per second (Baunsgaard2020 §4.1.3)."""
     summary: Any = run.summary
     per_hour = summary.train_utterances / summary.train_hours
     rates = {
@@ -75,7 +75,7 @@ def list_phases(run: Record) -> Table:
 
 
 def list_utilisation(run: Record) -> Table:
-    """List the mean of each counter in samples of training steps and in all samples; None if it was not reported."""
+    """List each counter's mean during training steps and during the whole run, or None if it was not reported."""
     rows = read_utilisation(run.folder)
     steps = [row for row in rows if row["phase"] == "train"]
     return [
@@ -85,7 +85,7 @@ def list_utilisation(run: Record) -> Table:
 
 
 def sum_energy(rows: Sequence[Json], until: float | None = None) -> float | None:
-    """Return the kWh that the GPUs used in the first `until` seconds of training; None if a sample lacks the power."""
+    """Return the kWh that the GPUs used in the first `until` seconds, or None if power samples are missing."""
     within = [row for row in rows if until is None or row["seconds"] <= until]
     if len(within) < 2 or any(row["gpu_power_watts"] is None for row in within):
         return None
@@ -94,7 +94,7 @@ def sum_energy(rows: Sequence[Json], until: float | None = None) -> float | None
 
 
 def list_times_to_accuracy(run: Record, targets: Mapping[str, Sequence[float]]) -> list[Row]:
-    """List time and cost until each target error rate. targets: fractions by metric. Cost: hardware.price_per_hour."""
+    """List time, energy and cost until each target is reached. targets: error rates as fractions, by metric."""
     samples = read_utilisation(run.folder)
     return [
         {
@@ -112,14 +112,14 @@ def list_times_to_accuracy(run: Record, targets: Mapping[str, Sequence[float]]) 
 
 
 def list_accuracy(run: Record) -> Table:
-    """List the error rates of the last weights on every set, with the decoder of the run (Baunsgaard2020 table 5)."""
+    """List the final weights' error rates on every set, with the run's decoder (Baunsgaard2020 table 5)."""
     summary: Any = run.summary
     metrics = (WER, CER, CER_LONGER)
     return [{"set": name, **{m.heading: 100 * summary.value(name, m.name) for m in metrics}} for name in summary.sets]
 
 
 def list_prices(run: Record, bought: Mapping[str, float | None]) -> Table:
-    """List the prices of the machine and its parts, and the price of renting it for this training. Any currency."""
+    """List the prices of buying the machine and its parts, and of renting it for this training, in any currency."""
     per_hour = (run.config.get("hardware") or {}).get("price_per_hour")
     summary: Any = run.summary
     training = None if per_hour is None else float(per_hour) * summary.seconds["train"] / 3600
@@ -138,15 +138,15 @@ def _mean(rows: Sequence[Row], column: str) -> float | None:
 
 
 WINDOW = 25.0
-"""Length in seconds of the plot in figure 8 of the paper."""
+"""Seconds in the plot of utilisation, as in Baunsgaard2020 figure 8."""
 POINTS = 100
-"""Number of points in a line over the whole training."""
+"""Maximum number of points in the plot of throughput over time."""
 
 Line = dict[float, float | None]
 
 
 def draw_plots(run: Record, throughput: Table, targets: Table, evaluated: Table) -> list[Plot]:
-    """Describe those plots for which the run has data."""
+    """Describe the plots for which the run has data."""
     rates = {metric.label: _list_rates(run, metric) for metric in (WER, CER_LONGER)}
     speeds = {"training": {row["part"]: row["times real time"] for row in throughput}}
     reached = {f"{row['rate']} {row['target %']} %": row["minutes"] for row in targets}
@@ -164,7 +164,7 @@ def draw_plots(run: Record, throughput: Table, targets: Table, evaluated: Table)
 
 
 def _list_window(rows: Sequence[Json]) -> dict[str, Line]:
-    """Return CPU and GPU utilisation in % by time, in WINDOW seconds from the middle of training."""
+    """Return lines of CPU and GPU utilisation in %, over WINDOW seconds in the middle of training."""
     steps = [row for row in rows if row["phase"] == "train"] or list(rows)
     if not steps:
         return {}
@@ -185,7 +185,7 @@ def _list_throughput_over_time(run: Record) -> Line:
 
 
 def _list_rates(run: Record, metric: Metric) -> Line:
-    """Return an error rate in % by minutes of training, without zeros, which a logarithmic axis cannot show."""
+    """Return an error rate in % by minutes of training. Omit zeros, which a logarithmic axis cannot show."""
     points = ((point.spent["seconds"], point.value) for point in curve(run, metric))
     return {seconds / 60: 100 * value for seconds, value in points if seconds is not None and value}
 
@@ -193,7 +193,7 @@ def _list_rates(run: Record, metric: Metric) -> Line:
 def compare_beam_widths(
     folder: Path, decoder: partial[Decoder], widths: Sequence[int], utterances: int | None, repeats: int
 ) -> tuple[list[Row], list[str]]:
-    """Decode the first validation set with each beam width. Return rows and notes. utterances: None means all."""
+    """Decode `utterances` of the first validation set (None: all) with each beam width. Return rows and notes."""
     trained = load_run(folder)
     trained.data.corpus.prepare()
     name = trained.data.corpus.validation[0]
@@ -228,5 +228,5 @@ def compare_beam_widths(
         rates = {rate: 100 * float(sum(errors[1:], errors[0]).rate) for rate, errors in counts.items()}
         rows.append({"beam width": width, "seconds": forward + timings[f"beam {width}"].median, **rates})
     speech = f"{len(spoken)} utterances of {name}, {seconds / 60:.1f} minutes of speech"
-    note = f"evaluation by beam width: {speech}; searches take longer if a model is unsure"
+    note = f"evaluation by beam width: {speech}; a beam search takes longer if the model is uncertain"
     return rows, [note, *noise_notes(timings)]

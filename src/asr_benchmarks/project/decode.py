@@ -1,4 +1,4 @@
-"""Measure the speed of each decoder on outputs of a sure and an unsure model."""
+"""Measure the speed of each decoder on the outputs of a confident and an uncertain model."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -34,10 +34,10 @@ def decoding_speed(
     utterances: int,
     repeats: int,
 ) -> Result:
-    """Measure utterances per second of processor time for each decoder, beam width and model.
+    """Measure utterances per second of processor time, for each decoder, beam width and model.
 
-    The outputs of the models are synthetic. They are normal noise, with `sureness` added to the logits of the
-    transcript. Language models are estimated from the training transcripts.
+    The model outputs are synthetic: normal noise, with `sureness` added to the logits of the transcript's symbols.
+    Language models are estimated from the training transcripts.
     """
     check_counts(utterances=utterances, repeats=repeats)
     torch.set_num_threads(1)
@@ -55,7 +55,7 @@ def decoding_speed(
         labels = {case: f"{case[0]}, beam {case[1]}" if case[1] else case[0] for case in built}
         cases = {f"{label}, {model}": (*case, model) for case, label in labels.items() for model in models}
         calls = {key: partial(_time, built[name, width], models[m]) for key, (name, width, m) in cases.items()}
-        for search in built.values():  # decoders load their files at the first utterance
+        for search in built.values():  # not timed, because decoders load their files at the first utterance
             _time(search, next(iter(models.values()))[:1])
         timings = in_turn(calls, steps=repeats, warmup=0)
     rows = [
@@ -65,7 +65,7 @@ def decoding_speed(
 
 
 def _write_files(texts: Sequence[str], folder: Path) -> dict[str, Path]:
-    """Write a 3-gram model of words, a 5-gram model of characters, and a list of words. Return the paths by <name>."""
+    """Write a word 3-gram model, a character 5-gram model and a word list. Return paths by name, such as `<words>`."""
     sentences = [text.split() for text in texts]
     for name, unit, order in (("words", "word", 3), ("characters", "character", 5)):
         write_arpa(folder / name, estimate([units(s, unit) for s in sentences], order, [0] * order))
@@ -76,7 +76,7 @@ def _write_files(texts: Sequence[str], folder: Path) -> dict[str, Path]:
 def _invent_outputs(
     spoken: Sequence[Utterance], alphabet: Alphabet, sure: float, frames_per_second: float
 ) -> list[torch.Tensor]:
-    """Return log-probabilities (T, V) for each utterance, with labels evenly spread over its frames."""
+    """Generate log-probabilities (T, V) for each utterance, whose labels are spread evenly over the frames."""
     generator = np.random.default_rng(0)
     outputs = []
     for utterance in spoken:

@@ -1,4 +1,4 @@
-"""Measure everything for which this project has goals on a GPU, and name the goals that are missed."""
+"""Measure everything for which this project has GPU goals, and list the missed goals."""
 
 import subprocess
 import sys
@@ -23,10 +23,10 @@ from asr_benchmarks.tables import Result, Row
 from asr_verdicts.errors import UsageError
 
 WAITS = ("cudaStreamSynchronize", "cudaDeviceSynchronize", "cudaEventSynchronize", "cuStreamSynchronize")
-"""CUDA calls in which the host waits. A copy to pageable memory waits in cudaStreamSynchronize."""
+"""CUDA calls in which the host waits for the GPU. Copies to pageable memory wait in cudaStreamSynchronize."""
 
 BEFORE = 5
-"""Number of first steps in which waits are not counted, because allocation, tuning and compilation wait once."""
+"""Number of initial steps whose waits are not counted, because allocation, tuning and compilation cause waits once."""
 
 AT_LEAST = ("port_ratio", "loader_hours_per_second", "efficiency_percent")
 """Goals that are lower bounds. All other goals are upper bounds."""
@@ -36,13 +36,13 @@ GOALS: Mapping[str, tuple[str, str, str, Row]] = {
     "input": ("loader_hours_per_second", "rows", "audio_hours_per_second", {"workers": 1, "cache": "pcm"}),
     "scaling": ("efficiency_percent", "scaling", "efficiency %", {"scaling": "weak"}),
 }
-"""Goals for other benchmarks, by benchmark: name of the goal, table, column, and values that select the rows.
+"""The goal of each benchmark that runs as a part: (name of the goal, table, column, values that select the rows).
 
-The worst value in the selected rows must reach the goal.
+The smallest value in the selected rows must reach the goal.
 """
 
 Part: TypeAlias = Callable[[DictConfig], Result | Iterator[Result]]
-"""A benchmark that is run as a part of this one."""
+"""A benchmark that runs as a part of benchmark=gpu."""
 
 
 def gpu(
@@ -55,7 +55,7 @@ def gpu(
     tests: bool,
     goals: Mapping[str, float | None],
 ) -> Iterator[Result]:
-    """Yield the result so far after each part. A part that fails becomes a note, and the next part follows."""
+    """Run all parts, and yield the accumulated result after each. If a part fails, add a note and continue."""
     if minutes is not None:
         number("benchmark.minutes", minutes, above=0, also="null for no limit")
     for name, count in {"waits": waits, "losses": losses}.items():
@@ -93,7 +93,7 @@ class _NotHereError(Exception):
 
 
 class Measurements:
-    """Collects the measurements. reached: by name of the goal, the worst value so far."""
+    """Collects the results of all parts. reached: the measured value for each goal, by the goal's name."""
 
     def __init__(self, cfg: DictConfig, corpus: Corpus) -> None:
         self.cfg, self.corpus = cfg, corpus
@@ -103,7 +103,7 @@ class Measurements:
         self.reached: dict[str, float] = {}
 
     def judge(self, goals: Mapping[str, float | None], left_out: list[str]) -> Result:
-        """Return the result so far, with notes about missed goals."""
+        """Return the accumulated result, with notes about missed goals, goals not measured, and parts left out."""
         missed, unknown = [], []
         for name, goal in goals.items():
             if goal is not None and name not in self.reached:
@@ -117,7 +117,7 @@ class Measurements:
         return Result({**self.figures, **self.reached}, dict(self.tables), [*lines, *self.notes])
 
     def run_tests(self) -> None:
-        """Run the tests with the mark gpu in a separate process."""
+        """Run the tests that have the pytest mark `gpu`, in a separate process."""
         self._need_gpus(1)
         folder = REPOSITORY / "tests"
         if not folder.is_dir():
@@ -130,7 +130,7 @@ class Measurements:
         self.notes.append(f"tests: {last}")
 
     def compare_losses(self, steps: int) -> None:
-        """Compare the losses of the first steps on a GPU in float32, without tf32, with the losses on a CPU."""
+        """Compare the first `steps` training losses on a GPU and on a CPU, in float32 without tf32."""
         self._need_gpus(1)
         by_gpus = {}
         for gpus in (1, 0):
@@ -142,7 +142,7 @@ class Measurements:
         self.reached["largest_loss_difference"] = max(abs(a - b) / abs(b) for a, b in pairs)
 
     def count_waits(self, steps: int) -> None:
-        """Count how often the host waits per step, by CUDA call, in float32 and in 16 bits."""
+        """Count how often the host waits for the GPU per step, by CUDA call, in float32 and in 16 bits."""
         self._need_gpus(1)
         rows: list[dict[str, Any]] = []
         for precision in (32, 16):
@@ -161,11 +161,11 @@ class Measurements:
         fit_steps(point, self.corpus, steps, [callback])
 
     def run_part(self, name: str, part: Part) -> None:
-        """Run another benchmark, and add its result with `name` as prefix."""
+        """Run another benchmark, and add its tables, figures and notes with the prefix `name`."""
         if name == "scaling":
             self._need_gpus(2)
         point = self.cfg.copy()
-        with open_dict(point):  # the part reads its keys from the same place as when it runs alone
+        with open_dict(point):  # the part reads its keys from cfg.benchmark, as when it runs alone
             point.benchmark = self.cfg.benchmark.parts[name]
         measured = part(point)
         result = measured if isinstance(measured, Result) else list(measured)[-1]
@@ -186,7 +186,7 @@ class Measurements:
 
 
 class _WaitCount(pl.Callback):
-    """Counts how often the host waits after the first BEFORE steps, by CUDA call, from CUDA's profile."""
+    """Counts the host's waits by CUDA call, from a profile of all steps after the first BEFORE ones."""
 
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter()
@@ -203,7 +203,7 @@ class _WaitCount(pl.Callback):
 
 
 class _Losses(pl.Callback):
-    """Collects the loss of each step on the device."""
+    """Collects each step's loss as a tensor, which stays on the device."""
 
     def __init__(self) -> None:
         self.losses: list[torch.Tensor] = []

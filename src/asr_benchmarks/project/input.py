@@ -20,16 +20,16 @@ from asr_benchmarks.timing import check_counts, in_turn, noise_notes
 COLUMNS = "cache | workers | audio_hours_per_second | times_real_time_per_core | over_model | spread %"
 
 STEPS = 4
-"""Number of batches on which the model is measured. They are spread over all batches."""
+"""Approximate number of batches on which the training step is measured, spread evenly over all batches."""
 
 
 def input_speed(
     cfg: DictConfig, *, caches: Mapping[str, Cache], workers: list[int], batches: int, repeats: int
 ) -> Result:
-    """Measure the median hours of audio per second of the training step, and of the loader alone with each cache."""
+    """Measure hours of audio per second in the training step, and in the loader by cache and number of workers."""
     check_counts(0, workers=workers)
     check_counts(batches=batches, repeats=repeats)
-    # torch warns about more workers than cores, which may be measured here
+    # torch warns if there are more workers than cores, but this benchmark may measure that on purpose
     warnings.filterwarnings("ignore", ".*DataLoader will create.*")
     training = BareTraining(cfg, prepare_corpus(cfg))
     loaders = {
@@ -54,11 +54,11 @@ def input_speed(
 
 
 def _make_loader(data: SpeechData, cache: Cache, workers: int, batches: int) -> SpeechLoader:
-    """Return a loader of the first `batches` batches of the first epoch, which reads from a cache."""
+    """Return a loader that reads the first `batches` batches of the first epoch from a cache."""
     data.cache, data.workers, data.sets = cache, workers, {}
     data.setup()
     loader = data.train_dataloader()
-    # plain lists do not carry the number of the epoch, so every pass reads the same batches
+    # plain lists do not depend on the epoch number, so every pass reads the same batches
     first = [list(batch) for batch in itertools.islice(loader.batch_sampler or (), batches)]
     return SpeechLoader(loader.dataset, first, workers, pinned=loader.pin_memory)
 
@@ -72,7 +72,7 @@ def _train(training: BareTraining, step: Callable[[Batch], None], batches: list[
 
 
 def _time(batches: Callable[[], Iterator[Batch]]) -> float:
-    """Measure the seconds until all batches are yielded."""
+    """Return the seconds until all batches are yielded."""
     started = time.perf_counter()
     deque(batches(), maxlen=0)
     return time.perf_counter() - started

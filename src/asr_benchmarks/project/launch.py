@@ -1,4 +1,4 @@
-"""Measure the time from the start of an arm to the end of its first step, for three ways to start it."""
+"""Measure the time from an arm's launch to the end of its first step, for three ways to launch arms."""
 
 import copy
 import os
@@ -27,13 +27,13 @@ SCRIPT = Path(__file__).resolve().parents[2] / "train.py"
 
 
 def launch_times(cfg: DictConfig, *, arms: int, repeats: int) -> Result:
-    """Measure the seconds from the launch of short runs to the end of their first step, for three ways to launch them.
+    """Measure the seconds from a short run's launch to the end of its first step, for three ways to launch runs.
 
-    The figures are medians: for the first arm, for all later arms, and until all arms are trained.
+    The figures are the medians for the first arm, for all later arms, and for the time until all arms are trained.
     """
     whole("benchmark.arms", arms, 2)
     check_counts(repeats=repeats)
-    # one process for all arms; sweeps avoid this, because an arm would affect the next one
+    # one process for all arms, which sweeps avoid because an arm could affect the next one
     together = [sys.executable, "-m", "asr_benchmarks.project.launch"]
     ways: dict[str, Callable[[Sequence[FrozenArm]], None]] = {
         "forked": _fork,
@@ -56,7 +56,7 @@ def launch_times(cfg: DictConfig, *, arms: int, repeats: int) -> Result:
 def _time_way(
     cfg: DictConfig, way: Callable[[Sequence[FrozenArm]], None], arms: int, launches: list[list[float]]
 ) -> float:
-    """Return the seconds until all arms are trained. Append the list of the arms' launch seconds to `launches`."""
+    """Return the seconds until all arms are trained. Append a list of the arms' launch times to `launches`."""
     with TemporaryDirectory() as folder:
         configs = [copy.deepcopy(cfg) for _ in range(arms)]
         for seed, arm in enumerate(configs):

@@ -27,7 +27,7 @@ FIGURES = "steps | lightning_seconds | bare_seconds | ratio | ratio_smallest | r
 
 
 class Clock(pl.Callback):
-    """Measures the wall time and processor time in seconds from the first training batch to the end of the last."""
+    """Measures the wall time and the processor time of a training epoch, in seconds."""
 
     seconds = cpu = 0.0
 
@@ -39,7 +39,7 @@ class Clock(pl.Callback):
 
 
 def loop_overhead(cfg: DictConfig, *, steps: int, pairs: int) -> Result:
-    """Time both loops over `steps` batches in turn. Return the median seconds of each, and the median of the ratios."""
+    """Time Lightning's loop and a bare loop over `steps` batches, alternately. Return median seconds and ratios."""
     check_counts(steps=steps, pairs=pairs)
     corpus = prepare_corpus(cfg)
     loops = {"lightning": _time_lightning, "bare": _time_bare}
@@ -79,19 +79,19 @@ def _time_bare(cfg: DictConfig, corpus: Corpus, steps: int) -> float:
 
 
 def read_ahead(data: SpeechData, steps: int) -> list[Batch]:
-    """Read the audio of the first `steps` batches, so that neither loop waits for the disk."""
+    """Read the first `steps` batches before the measurement, because neither loop should wait for the disk."""
     return list(itertools.islice(data.train_dataloader(), steps))
 
 
 FEWEST_PAIRS = 6
-"""Smallest number of pairs. Five pairs are too few for a 95 % confidence interval of a median."""
+"""Minimum number of pairs, because five pairs are too few for a 95 % confidence interval of a median."""
 
 
 def utilisation_cost(cfg: DictConfig, *, steps: int, pairs: int, interval: float) -> Result:
-    """Compare the time of a training with and without the recording of its utilisation.
+    """Compare the training time with and without utilisation recording.
 
-    The result has the median ratio of wall times and of processor times, with 95 % confidence intervals from order
-    statistics. Each fit starts the thread that takes samples, whereas a run starts it only once.
+    The result has the median ratios of wall time and of processor time, with 95 % confidence intervals from order
+    statistics. Each short training starts the sampling thread anew, whereas a normal run starts it only once.
     """
     whole("benchmark.steps", steps, 1)
     whole("benchmark.pairs", pairs, FEWEST_PAIRS)
@@ -113,7 +113,7 @@ def utilisation_cost(cfg: DictConfig, *, steps: int, pairs: int, interval: float
 
         timings = in_turn({recorded: partial(measure, recorded) for recorded in clocks}, steps=pairs, warmup=1)
     figures: dict[str, object] = {"steps": steps, "pairs": pairs, "interval": interval}
-    # the first fit of each kind is the warm-up
+    # the first training of each kind is the warm-up
     cpu = {recorded: tuple(clock.cpu for clock in done[1:]) for recorded, done in clocks.items()}
     seconds = {recorded: timing.seconds for recorded, timing in timings.items()}
     for name, by_record in {"seconds": seconds, "cpu": cpu}.items():

@@ -21,15 +21,14 @@ from asr_verdicts.errors import UsageError
 
 FIGURES = "batch | utterances | model_width | device | R | ours / port"
 COLUMNS = "way | R | ms per batch | spread % | padding % | gain | ratio"
-"""Columns of the table. R: hours of audio per second. gain: R relative to the row above. ratio: R relative to the port.
-"""
+"""Columns of the table `ways`. R: hours of audio per second. gain: R relative to the row above. ratio: to the port."""
 
 
 def against_the_port(cfg: DictConfig, *, batches: int, repeats: int, warmup: int, budget: float | None) -> Result:
-    """Measure four ways to train on the same utterances, in hours of audio per second.
+    """Measure the throughput of four ways to train on the same utterances, in hours of audio per second.
 
-    The first row is the usual port and the last one this project. Each row changes one thing. Weights, precision, loss
-    and optimizer are the same.
+    The first row is the usual port, and the last row is this project. Each row replaces one component of the row above.
+    All rows have the same weights, precision, loss and optimizer.
     """
     check_counts(batches=batches)
     ways = Ways(cfg, batches)
@@ -47,13 +46,13 @@ def against_the_port(cfg: DictConfig, *, batches: int, repeats: int, warmup: int
 
 
 class Ways(BareTraining):
-    """Loaders and steps of the four ways to train. Raise UsageError for a model that the port lacks."""
+    """Loaders and steps for the four ways to train. Raises UsageError if the port does not support the model."""
 
     def __init__(self, cfg: DictConfig, batches: int) -> None:
         super().__init__(cfg, prepare_corpus(cfg))
         port = usual_port(self.task, cfg.precision)
         if port is None:
-            raise UsageError("benchmark=peer: the usual port lacks this model; try model=ds2 norm=batch rnn=lstm")
+            raise UsageError("benchmark=peer: the usual port lacks this model; use model=ds2 norm=batch rnn=lstm")
         self.port, self.speech = port, self.data.sets["train"]
         self.port_data = PortData(self.speech.utterances, self.task.alphabet, self.features)
         size = cfg.batch.size
@@ -69,12 +68,12 @@ class Ways(BareTraining):
         return float(self.speech.durations[self.chosen].sum()) / 3600
 
     def padding(self, batches: Sequence[list[int]]) -> float:
-        """Return the padding in % of the padded batches."""
+        """Return the share of padding in the padded batches, in %."""
         longest = [self.speech.durations[batch].max() * len(batch) for batch in batches]
         return 100 * (1 - 3600 * self.hours / float(np.sum(longest)))
 
     def passes(self) -> dict[str, Callable[[], float]]:
-        """Return a function for each way, which trains once on all utterances and returns the seconds."""
+        """Return one function per way, which trains once on all utterances and returns the seconds it took."""
         workers, port_step = self.cfg.workers, self.make_step(self.port, _read_features)
         ours = SpeechLoader(self.speech, self.ordered, workers, pinned=self.device.type == "cuda")
         loaders = [port_loader(self.port_data, batches, workers) for batches in (self.random, self.ordered)]

@@ -1,7 +1,7 @@
 """DeepSpeech2 as it is usually ported to PyTorch, for the comparisons in benchmark=step and benchmark=peer.
 
-The structure comes from deepspeech.pytorch: padding is overwritten utterance by utterance after every convolution, norm
-and rectifier (MaskConv), recurrent layers pack and unpack (BatchRNN), and batch normalisation includes the padding.
+The structure is the same as in deepspeech.pytorch. Padding is set to 0 utterance by utterance after every convolution,
+norm and rectifier (MaskConv), recurrent layers pack and unpack (BatchRNN), and batch norm includes the padding.
 """
 
 from collections.abc import Callable, Sequence
@@ -28,7 +28,7 @@ Item: TypeAlias = tuple[torch.Tensor, list[int]]
 
 @dataclass(frozen=True)
 class PortBatch:
-    """A batch with normalised features (B, T, F), lengths (B,) in frames, and concatenated targets."""
+    """A batch with normalised features (B, T, F), lengths in frames (B,), and concatenated targets."""
 
     features: torch.Tensor
     lengths: torch.Tensor
@@ -40,7 +40,7 @@ class PortBatch:
 
 
 class PortData(Dataset[Item]):
-    """A dataset with the features (T, F) and labels of each utterance. They are computed at every access."""
+    """A dataset of features (T, F) and labels, which are computed again at every access."""
 
     def __init__(self, utterances: Sequence[Utterance], alphabet: Alphabet, features: nn.Module) -> None:
         self.utterances, self.alphabet, self.features = utterances, alphabet, features
@@ -58,7 +58,7 @@ class PortData(Dataset[Item]):
 
 
 def port_loader(data: PortData, batches: Sequence[list[int]], workers: int) -> DataLoader[Item]:
-    """Return a loader of PortBatches, in the given order. batches: indices of the utterances of each batch."""
+    """Return a loader of PortBatches in the given order. batches: utterance indices of each batch."""
     return DataLoader(
         data,
         batch_sampler=batches,
@@ -83,9 +83,9 @@ def _collate(items: Sequence[Item]) -> PortBatch:
 
 
 class PortedDeepSpeech2(nn.Module):
-    """(features (B, T, D), lengths (B,)) → (logits (B, T', V), lengths (B,)), with a copy of the weights of `model`.
+    """The usual port with a copy of the weights of `model`. Raises ValueError if it does not support the model.
 
-    Raise ValueError for a model that the usual port lacks.
+    (features (B, T, D), lengths (B,)) → (logits (B, T', V), lengths (B,))
     """
 
     def __init__(self, model: Any) -> None:
@@ -143,13 +143,13 @@ def _is_portable(model: Any) -> bool:
 
 
 def _get_cell(direction: nn.Module | None) -> nn.RNNBase | None:
-    """Return torch's recurrent module in one direction of a layer, or None if there is none."""
+    """Return the torch recurrent module that computes one direction of a layer, or None if there is none."""
     cell = getattr(direction, "cell", None)
     return cell if isinstance(cell, nn.RNNBase) else None
 
 
 def _mask_padding(x: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
-    """Set x (B, C, F, T) to 0 past the lengths, in a loop over the utterances, as the usual port does."""
+    """Set the padding of x (B, C, F, T) to 0, in a loop over the utterances as in deepspeech.pytorch."""
     mask = torch.zeros(x.shape, dtype=torch.bool, device=x.device)
     for row, length in enumerate(lengths):
         frames = length.item()
@@ -159,7 +159,7 @@ def _mask_padding(x: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
 
 
 def _transpose(convolve: nn.Conv2d) -> nn.Conv2d:
-    """Copy a convolution for inputs (B, C, T, F) into one for inputs (B, C, F, T)."""
+    """Copy a convolution over inputs (B, C, T, F) into a convolution over inputs (B, C, F, T)."""
     assert not isinstance(convolve.padding, str)
     sizes: Any = (convolve.kernel_size[::-1], convolve.stride[::-1], convolve.padding[::-1])
     copied = nn.Conv2d(convolve.in_channels, convolve.out_channels, *sizes)
@@ -172,7 +172,7 @@ def _copy_norm(norm: nn.Module, kind: type[nn.BatchNorm1d] | type[nn.BatchNorm2d
     copied = kind(len(norm.weight), eps=norm.epsilon, momentum=norm.momentum)
     weights = {"weight": norm.weight, "bias": norm.bias}
     statistics = {"running_mean": norm.running_mean, "running_var": norm.running_variance}
-    copied.load_state_dict({**weights, **statistics}, strict=False)  # without the count of batches
+    copied.load_state_dict({**weights, **statistics}, strict=False)  # our norm does not count batches
     return copied
 
 
@@ -191,7 +191,7 @@ def _join_directions(layer: Directions) -> nn.RNNBase:
 def usual_port(task: CTCTask, precision: int | str) -> PortedDeepSpeech2 | None:
     """Build the port with a copy of the task's weights, or return None if it lacks the model or the precision."""
     if str(precision).endswith("true"):
-        return None  # the norms of the port would also run in 16 bits
+        return None  # the port's norms would also run in 16 bits
     try:
         return PortedDeepSpeech2(task.model).to(task.device).train()
     except ValueError:

@@ -1,4 +1,4 @@
-"""Measure a training step: its time, its parts, and several trainings at once, compared with the usual port."""
+"""Time a training step and its parts, next to the usual port, and measure trainings that share a device."""
 
 import copy
 import itertools
@@ -31,29 +31,29 @@ from asr_benchmarks.worker import Group
 from asr_verdicts.errors import choices
 
 PEAKS = {"H200": 989e12, "H100": 989e12, "A100": 312e12, "V100": 125e12}
-"""Peak operations per second of dense 16-bit products, from NVIDIA's data sheets for SXM modules."""
+"""Peak operations per second of GPUs in dense 16-bit products, from NVIDIA's data sheets for SXM modules."""
 
 SIDE = 1024
-"""Size of the square matrices whose product measures the speed of this machine."""
+"""Side of the square matrices whose product measures this machine's speed."""
 
 COLUMNS = (
     "ms | spread % | R | GFLOP/s | product GFLOP/s | MFU % | port ms | port / ours | native | CPU ms | "
     "torch CPU ms | torch / native"
 )
-"""Columns of a training step.
+"""Columns of the table `steps`.
 
 - ms: median time of a step
 - R: hours of audio per second, without padding
-- MFU: operations per second in % of the machine's peak
-- native: target of the native library
-- CPU ms: processor time, which other work disturbs less
+- MFU: model FLOP utilisation, which is operations per second in % of the machine's peak
+- native: instruction set of the native library, or none
+- CPU ms: processor time, which depends less on other work on the machine
 - torch CPU ms: processor time with native=false
 """
 
 FIGURES = "model_width | model_layers | device | threads | product_gflops"
 
 OURS, TORCH, PORT, PRODUCT = "ours", "torch", "port", "product"
-"""Names of the calls that are timed in turn."""
+"""Names of the variants that are timed alternately."""
 
 
 def step_speed(
@@ -66,7 +66,7 @@ def step_speed(
     repeats: int,
     frames: list[int],
 ) -> Iterator[Result]:
-    """Yield the result so far after each combination of recurrent layer, precision and batch size."""
+    """Measure all combinations of recurrent layer, precision and batch size. Yield the result so far after each."""
     for precision in precisions:
         if precision not in PRECISIONS:
             raise choices("benchmark.precisions", precision, PRECISIONS)
@@ -95,7 +95,7 @@ def step_speed(
 
 
 class MeasuredStep(BareTraining):
-    """Measures our step, and the step of the usual port if it has the model, over the same batches."""
+    """Measures this project's step, and the usual port's step if the port supports the model, on the same batches."""
 
     def __init__(self, cfg: DictConfig, corpus: Corpus, steps: int) -> None:
         super().__init__(cfg, corpus)
@@ -112,7 +112,7 @@ class MeasuredStep(BareTraining):
         self.step: Callable[[Batch], None] = self.make_step(self.task.model)
 
     def time_in_turn(self, repeats: int, title: str) -> dict[str, Timing]:
-        """Time our step, the step of the port, and a matrix product in turn. A step runs over all batches."""
+        """Time our step, the port's step and a matrix product alternately. One measurement covers all batches."""
         if self.device.type == "cuda":
             torch.cuda.reset_peak_memory_stats()
         calls = {OURS: partial(self._time, self.step), PRODUCT: partial(_time_product, self.device)}
@@ -125,7 +125,7 @@ class MeasuredStep(BareTraining):
         return in_turn(calls, steps=repeats, warmup=1, title=title)
 
     def build_row(self, timings: Mapping[str, Timing]) -> Row:
-        """Build a row of the table with COLUMNS."""
+        """Build a row with COLUMNS from the timings."""
 
         def per_batch(seconds: Sequence[float]) -> float | None:
             if not seconds:
@@ -135,7 +135,7 @@ class MeasuredStep(BareTraining):
 
         ours, port = timings[OURS], timings.get(PORT)
         seconds, product = ours.median, 2 * SIDE**3 / min(timings[PRODUCT].seconds)
-        # the peak in the data sheet for 16 bits on a listed GPU, otherwise the measured product
+        # for 16 bits on a GPU in PEAKS, the peak is from the data sheet; otherwise it is the measured product
         sheet = next((peak for part, peak in PEAKS.items() if part in name_device(self.device)), product)
         peak = product if self.cfg.precision == 32 else sheet
         frames = [self.task.features.frames(batch.lengths) for batch in self.batches]
@@ -149,12 +149,12 @@ class MeasuredStep(BareTraining):
         return fill_row(COLUMNS, per_batch(ours.seconds), ours.spread, *speeds, *ported, *native)
 
     def measure_parts(self, frames: list[int]) -> dict[str, Any]:
-        """Measure the share of each part in % of the step, and the speed of a recurrent layer.
+        """Measure each part's share of the step in %, and the speed of a recurrent layer.
 
-        The speed is None if the time of the layer does not grow with the number of frames.
+        The speed is None if the layer's time does not grow with the number of frames.
         """
         peak = self.read_peak()
-        # time the whole step again, right before its parts, so that other work on the machine disturbs both equally
+        # time the whole step again right before its parts, because other work on the machine then slows both alike
         whole = 0.0
         for batch in self.batches:
             started = read_clock(self.device)
@@ -168,7 +168,7 @@ class MeasuredStep(BareTraining):
         return {**shares, "tau us": tau, "rnn GFLOP/s": rate, "peak GB": peak / 1e9}
 
     def measure_rate(self, seconds: float) -> float:
-        """Measure hours of audio per second, in whole passes over the batches for at least `seconds` seconds."""
+        """Return hours of audio trained per second, measured in whole passes that take at least `seconds` seconds."""
         started, passes = device_clock(self.device), 0
         while not passes or device_clock(self.device) - started < seconds:
             self._time(self.step)
@@ -176,11 +176,11 @@ class MeasuredStep(BareTraining):
         return passes * sum_hours(self.batches) / (device_clock(self.device) - started)
 
     def read_peak(self) -> int:
-        """Read the peak memory in bytes: of the GPU during this measurement, or of the process on a CPU."""
+        """Return the peak memory in bytes, of the GPU during this measurement, or of the process on a CPU."""
         return int(torch.cuda.max_memory_allocated()) if self.device.type == "cuda" else peak_memory()
 
     def _time_on_processor(self, way: str, native: str | bool) -> float:
-        """Time the step with the native library or without it (false). Record the processor time as well."""
+        """Time the step with the native library or without it (false), and record its processor time under `way`."""
         use(native if native != NONE else False)
         started = time.process_time()
         seconds = self._time(self.step)
@@ -196,12 +196,12 @@ class MeasuredStep(BareTraining):
 
 
 def _compare(above: Sequence[float], below: Sequence[float]) -> float:
-    """Compute the median of the ratios above / below."""
+    """Return the median of the pairwise ratios above / below."""
     return statistics.median(a / b for a, b in zip(above, below, strict=True))
 
 
 def _time_product(device: torch.device) -> float:
-    """Time the product of two square float32 matrices. Return the shortest of three times in seconds."""
+    """Time the product of two square float32 matrices three times. Return the shortest time in seconds."""
     x, y = (torch.randn(SIDE, SIDE, device=device) for _ in range(2))
     seconds = []
     for _ in range(3):
@@ -212,7 +212,7 @@ def _time_product(device: torch.device) -> float:
 
 
 def read_clock(device: torch.device) -> float:
-    """Read a clock in seconds. On a CPU it is processor time; on a GPU, wall time after its work has finished."""
+    """Return processor time in seconds on a CPU, or wall time on a GPU after its pending work has finished."""
     return time.process_time() if device.type == "cpu" else device_clock(device)
 
 
@@ -220,17 +220,17 @@ GATES: dict[type[nn.Module], int] = {nn.LSTM: 4, nn.GRU: 3, nn.RNN: 1}
 
 
 def count_training_flops(model: Any, frames: torch.Tensor) -> float:
-    """Count the operations of a forward and backward pass over utterances of `frames` (B,) frames, without padding.
+    """Count the operations of a forward and backward pass, without padding. frames: frames of each utterance, (B,).
 
     Only convolutions, recurrent cells and linear layers count. For each product in the forward pass, the backward pass
-    needs two, for the gradients of inputs and weights. The first layer needs no gradient of its input.
+    has two: one for the weight gradient, and one for the input gradient, which the first layer does not need.
     """
     counted = list(_count_forward(model, frames))
     return 3 * sum(counted) - counted[0]
 
 
 def _count_forward(model: Any, frames: torch.Tensor) -> Iterator[float]:
-    """Yield the operations of each convolution in a forward pass, then those in all other layers together."""
+    """Yield the forward-pass operations of each convolution, then the sum over all other layers."""
     for convolution in model.convolutions:
         frames = convolution.output_lengths(frames)
         yield 2 * convolution.convolve.weight.numel() * convolution.bins * float(frames.sum())
@@ -240,7 +240,7 @@ def _count_forward(model: Any, frames: torch.Tensor) -> Iterator[float]:
 
 
 def count_layer_flops(layer: Directions) -> float:
-    """Count the operations of a recurrent layer for a frame of an utterance, forward and backward."""
+    """Count a recurrent layer's operations for one frame of one utterance, in the forward and backward pass."""
     return 3 * sum(map(_count_per_frame, layer.modules()))
 
 
@@ -251,7 +251,7 @@ def _count_per_frame(layer: nn.Module) -> float:
 
 
 def time_parts(task: CTCTask, batch: Batch, precision: Context) -> dict[str, float]:
-    """Time the parts conv, rnn, norm and ctc on a batch. Each is run twice, and the second run counts."""
+    """Return the seconds that conv, rnn, norm and ctc take on a batch. Each part runs twice; the second run counts."""
     kinds = _sort_parts(task.model)
     inputs: dict[nn.Module, tuple[torch.Tensor, ...]] = {}
     hooks = [part.register_forward_pre_hook(lambda module, x: inputs.update({module: x})) for part in kinds]
@@ -269,7 +269,7 @@ def time_parts(task: CTCTask, batch: Batch, precision: Context) -> dict[str, flo
 
 
 def measure_microseconds_per_frame(layer: Directions, batch: int, frames: list[int], precision: Context) -> float:
-    """Measure by how many microseconds each further frame lengthens a recurrent layer's forward and backward pass."""
+    """Measure how many microseconds one more frame adds to a recurrent layer's forward and backward pass."""
     weight = next(layer.parameters())
     size = next(parameter.shape[-1] for parameter in layer.forwards.parameters() if parameter.dim() == 2)
     seconds = []
@@ -281,7 +281,7 @@ def measure_microseconds_per_frame(layer: Directions, batch: int, frames: list[i
 
 
 def _sort_parts(model: Any) -> dict[nn.Module, str]:
-    """Return the parts of a model to time, with the kind of each (conv, norm or rnn)."""
+    """Return the parts of a model that are timed, each with its kind (conv, norm or rnn)."""
     first = list(model.convolutions)
     products = {convolution.convolve: "conv" for convolution in first}
     norms = dict.fromkeys((*(convolution.norm for convolution in first), *model.norms), "norm")
@@ -291,7 +291,7 @@ def _sort_parts(model: Any) -> dict[nn.Module, str]:
 def _time_part(
     part: Callable[..., torch.Tensor], x: torch.Tensor, others: Sequence[object], precision: Context
 ) -> float:
-    """Time the second of two passes in seconds, with a backward pass if the output has a gradient."""
+    """Run a part twice. Return the second run's seconds, including a backward pass if the output needs gradients."""
     seconds = 0.0
     for _ in range(2):
         x = x.detach().requires_grad_()
@@ -305,22 +305,22 @@ def _time_part(
 
 
 BATCHES = 20
-"""Number of batches that each training uses repeatedly."""
+"""Number of batches over which each training repeats."""
 
 
 def load_step(config: str) -> MeasuredStep:
-    """Build the step of a training in a worker process. config: config of the training as YAML."""
+    """Build the measured step in a worker process. config: the training's config as YAML."""
     silence_lightning()
     cfg: Any = OmegaConf.create(config)
     return MeasuredStep(cfg, prepare_corpus(cfg), BATCHES)
 
 
 def sharing(cfg: DictConfig, *, side_by_side: list[int], seconds: float, repeats: int) -> Iterator[Result]:
-    """Yield the result so far after each number of trainings that run side by side.
+    """Measure each number of trainings side by side on one device. Yield the accumulated result after each.
 
-    R: hours of audio per second in all trainings together, median of `repeats` measurements.
-    gain: R relative to the first number of trainings.
-    MPS: whether several processes can compute on a GPU at the same time.
+    - R: total hours of audio per second in all trainings, as the median of `repeats` measurements
+    - gain: R relative to the first number of trainings
+    - MPS: whether NVIDIA's Multi-Process Service lets several processes compute on a GPU at the same time
     """
     check_counts(side_by_side=side_by_side, repeats=repeats)
     number("benchmark.seconds", seconds, above=0)
@@ -336,7 +336,7 @@ def sharing(cfg: DictConfig, *, side_by_side: list[int], seconds: float, repeats
 
 def _train_side_by_side(config: str, count: int, seconds: float, repeats: int) -> dict[str, Any]:
     with Group(partial(load_step, config), count, max(1, cores() // count)) as group:
-        group.call("measure_rate", 0.0)  # compiles, allocates memory, and waits until all processes are ready
+        group.call("measure_rate", 0.0)  # compile, allocate memory, and wait until all processes are ready
         rates = [sum(group.call("measure_rate", seconds)) for _ in range(repeats)]
         memory = max(group.call("read_peak")) / 1e9
     together = statistics.median(rates)

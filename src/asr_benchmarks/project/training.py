@@ -1,4 +1,4 @@
-"""Train a config for measurements of speed: in bare steps, or in the first steps of Lightning's Trainer."""
+"""Train a config to measure its speed, either in a bare loop or for a few steps in Lightning's Trainer."""
 
 import copy
 from collections.abc import Callable, Sequence
@@ -24,14 +24,14 @@ from asr_ablations.training.callbacks.utilisation import Throughput
 B = TypeVar("B")
 
 Context: TypeAlias = Callable[[], AbstractContextManager[object]]
-"""Creates the autocast context of a forward pass."""
+"""Function that returns the autocast context for a forward pass."""
 
 Features: TypeAlias = Callable[[B], tuple[torch.Tensor, torch.Tensor]]
-"""Computes the features (B, T, D) of a batch and their lengths (B,)."""
+"""Function that computes a batch's features (B, T, D) and their lengths (B,)."""
 
 
 def prepare_corpus(cfg: DictConfig) -> Corpus:
-    """Build the corpus of a config, and prepare it for reading."""
+    """Build a config's corpus, and prepare it for reading."""
     corpus: Corpus = build(cfg.data)
     corpus.prepare()
     return corpus
@@ -43,12 +43,12 @@ def name_device(device: torch.device) -> str:
 
 
 def sum_hours(batches: Sequence[Batch]) -> float:
-    """Return the hours of audio in batches, without padding."""
+    """Return the total hours of audio in the batches, without padding."""
     return sum(int(batch.lengths.sum()) for batch in batches) / SAMPLE_RATE / 3600
 
 
 class BareTraining:
-    """Trains the task of a config in bare steps, on its device and in its precision. features: a copy on the CPU."""
+    """Trains a config's task in a bare loop, on its device and in its precision. features: CPU copy of the features."""
 
     def __init__(self, cfg: DictConfig, corpus: Corpus) -> None:
         self.cfg, self.device = cfg, torch.device("cuda" if device_count(cfg) else "cpu")
@@ -67,9 +67,9 @@ class BareTraining:
         features: Features[B] | None = None,
         optimizer: torch.optim.Optimizer | None = None,
     ) -> Callable[[B], None]:
-        """Return a function that trains `model` on a batch with the loss of the task.
+        """Return a function that trains `model` on one batch with the task's loss.
 
-        features: computes the features of a batch. optimizer: optimizer of the model. None uses those of the task.
+        features: function that computes a batch's features. For `features` and `optimizer`, None uses the task's own.
         """
         parameters = list(model.parameters())
         stepped = optimizer or self.task.make_optimizer(parameters)
@@ -85,7 +85,7 @@ class BareTraining:
                     logits, lengths = model(x.to(weights), lengths)
                     log_probs = logits.float().log_softmax(dim=-1)
                 with torch.autocast(x.device.type, enabled=False):
-                    # the loss only reads the targets, which batches of the port have as well
+                    # the loss reads only the targets, which the port's batches also have
                     loss = self.task.loss(log_probs, lengths, cast(Batch, batch))
             treat = partial(self.task.gradient.before_step, parameters, step=0, seed=0, log=drop_figures)
             update(loss, stepped, treat, self.scaler)
@@ -94,13 +94,13 @@ class BareTraining:
 
 
 def drop_figures(*arguments: object, **options: object) -> None:
-    """Do nothing. Replaces the function that logs the values of a step."""
+    """Do nothing. This replaces the function that logs a step's values."""
 
 
 def update(
     loss: torch.Tensor, optimizer: torch.optim.Optimizer, treat: Callable[[], None], scaler: torch.amp.GradScaler | None
 ) -> None:
-    """Update the weights: run the backward pass, call `treat` on the gradients, and take an optimizer step."""
+    """Run the backward pass, call `treat` to modify the gradients, and take an optimizer step."""
     optimizer.zero_grad()
     if scaler is None:
         loss.backward()
@@ -121,7 +121,7 @@ def fit_steps(
     callbacks: Sequence[pl.Callback],
     before: Callable[[SpeechData], object] | None = None,
 ) -> None:
-    """Train the first steps in Lightning's Trainer, as a run does. before: called with the data before training."""
+    """Train the first `steps` batches in Lightning's Trainer. before: function called with the data before training."""
     task, data = assemble(cfg, corpus)
     data.setup()
     with TemporaryDirectory() as folder:

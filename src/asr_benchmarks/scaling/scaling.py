@@ -35,7 +35,7 @@ PUBLISHED = "source (published) | setting | GPUs | epoch, as printed | speed-up 
 
 @dataclass
 class Point:
-    """Measurements for a number of ranks and a batch size per rank. failed: reason of the first failure."""
+    """Measurements for one number of ranks and one batch size per rank. failed: message of the first failure."""
 
     ranks: int
     batch: int
@@ -45,7 +45,7 @@ class Point:
     failed: str | None = None
 
     def measure(self) -> float:
-        """Train a few steps in new processes. Return the mean seconds of a step, or NaN if that fails."""
+        """Train a few steps in new processes. Return the mean seconds per step, or NaN if training has failed."""
         if self.failed is None:
             make = partial(RankSteps, self.config, **self.options)
             try:
@@ -57,7 +57,7 @@ class Point:
         return float("nan")
 
     def median(self, key: str) -> float | None:
-        """Return the median of a value over all measurements, or None if one has failed."""
+        """Return the median of the value `key` over all measurements, or None if a measurement has failed."""
         return None if self.failed is not None else statistics.median(row[key] for row in self.measurements)
 
 
@@ -72,7 +72,7 @@ def scaling(
     repeats: int,
     threads: int,
 ) -> Result:
-    """Measure weak and strong scaling. With R in hours of audio per second, the efficiency is R(n) / (n R(1))."""
+    """Measure weak and strong scaling. The efficiency is R(n) / (n R(1)), where R is hours of audio per second."""
     check_counts(batch=batch, total=total, steps=steps, repeats=repeats, threads=threads)
     if not is_whole(warmup, 1):
         raise choices("benchmark.warmup", warmup, "a whole number, 1 or more, because the first step is slow")
@@ -100,7 +100,7 @@ def scaling(
 
 
 def choose_counts(cfg: DictConfig, ranks: Sequence[int] | None, gpus: int) -> list[int]:
-    """Return the numbers of ranks. ranks: None for 1, 2, 4, … up to the key `ranks`, the GPUs or the cores."""
+    """Return the numbers of ranks to measure. ranks: None means powers of 2 up to the key `ranks`, GPUs or cores."""
     if ranks is None:
         largest = cfg.ranks or gpus or cores()
         ranks = [1 << power for power in range(largest.bit_length())]
@@ -121,13 +121,13 @@ def _write_config(cfg: DictConfig, ranks: int, batch: int, gpus: bool) -> str:
 
 
 def build_row(kind: str, point: Point, single: Point) -> Row:
-    """Build the row of a point for weak or strong scaling. Values are None if training failed. single: one rank."""
+    """Build a point's row, with None if training failed. kind: weak or strong. single: the point with one rank."""
     seconds, rate, base, peak = point.median("seconds"), point.median("R"), single.median("R"), point.median("peak")
     gain = None if rate is None or base is None else rate / base
     efficiency = None if gain is None else 100 * gain / point.ranks
     place = (kind, point.ranks, point.batch, point.ranks * point.batch)
     speeds = (None if seconds is None else 1000 * seconds, rate, efficiency)
-    # the mean utterances per step: the last batch of an epoch may be smaller
+    # the row has the mean number of utterances per step, because an epoch's last batch may be smaller
     return fill_row(COLUMNS, *place, *speeds, point.median("utterances"), None if peak is None else peak / 2**20)
 
 
@@ -144,7 +144,7 @@ def list_published() -> list[Row]:
 
 
 def explain_rows(points: Sequence[Point], timings: Mapping[str, Timing], gpus: int, threads: int) -> list[str]:
-    """Return notes about backend, threads, other work on the machine, failures, noise and sources."""
+    """Return notes about the backend, threads, other work on the machine, failures, noise and published times."""
     backend = "GPUs, NCCL" if gpus else "processes on the CPU, gloo"
     lines = [f"ranks are {backend}; threads per rank: {threads}; R: hours of audio trained per second by all ranks"]
     largest = max(point.ranks for point in points)
@@ -154,7 +154,7 @@ def explain_rows(points: Sequence[Point], timings: Mapping[str, Timing], gpus: i
         lines.append(f"other work runs on the machine: {load:.1f} processes compete for {cores()} cores")
     lines += [f"{p.ranks} ranks, batch {p.batch} per rank, failed: {p.failed}" for p in points if p.failed is not None]
     lines += noise_notes({name: timing for name, timing in timings.items() if not math.isnan(timing.median)})
-    unclear = "which is unlikely (960 h in 119 s), and leaves full precision open (???)"
+    unclear = "which is unlikely (960 h in 119 s), and has no times in full precision (???)"
     return [*lines, f"published: Ambroszczyk2019 §2.5 gives epochs in seconds, {unclear}"]
 
 
@@ -175,7 +175,7 @@ def draw_plots(rows: Sequence[Row]) -> list[Plot]:
 
 
 class RankSteps:
-    """Times the training steps of one rank. config: config of the training as YAML."""
+    """Times the training steps of one rank. config: the training's config as YAML."""
 
     def __init__(self, config: str, *, warmup: int, steps: int, threads: int) -> None:
         silence_lightning()
@@ -183,7 +183,7 @@ class RankSteps:
         self.cfg.threads, self.warmup, self.steps = threads, warmup, steps
 
     def measure(self) -> dict[str, float]:
-        """Train, and return seconds per step, utterances per step, hours of audio per second (R), and peak bytes."""
+        """Train, and return seconds and utterances per step, hours of audio per second (R), and peak bytes."""
         _, task, data = set_up(self.cfg)
         clock = StepClock(self.warmup, self.steps)
         limits: Any = {"max_epochs": -1, "max_steps": self.warmup + self.steps, "limit_val_batches": 0}
@@ -198,7 +198,7 @@ class RankSteps:
 
 
 class StepClock(pl.Callback):
-    """Times `steps` steps after `warmup` others. It waits for the device only before and after the timed steps."""
+    """Times `steps` steps after a warm-up. It waits for the device only before the first and after the last of them."""
 
     def __init__(self, warmup: int, steps: int) -> None:
         self.warmup, self.steps = warmup, steps
@@ -208,7 +208,7 @@ class StepClock(pl.Callback):
     def on_train_batch_end(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, outputs: object, batch: Batch, batch_idx: int
     ) -> None:
-        # each rank has the same times, because the reduction of gradients synchronises the ranks
+        # all ranks have the same times, because averaging the gradients synchronises them
         if trainer.global_step == self.warmup:
             self.started = device_clock(pl_module.device)
         if trainer.global_step == self.warmup + self.steps:

@@ -1,4 +1,4 @@
-"""Training loops to compare with RETURNN: plain PyTorch, this project's task and loop, and a minimal loop."""
+"""Training loops to compare with RETURNN: plain PyTorch, this project's loop, and a minimal version of it."""
 
 import logging
 import os
@@ -84,12 +84,12 @@ class FrameBatch:
         return FrameBatch(features, labels, self.lengths)
 
     def padding(self) -> float:
-        """Return 0 as the share of padding, because all chunks have the same length."""
+        """Return the share of padding, which is 0 because all chunks have the same length."""
         return 0.0
 
 
 class Batches:
-    """Batches of an epoch for one rank, as Lightning reads them. number: number of the epoch, from 0."""
+    """One rank's batches of an epoch, in the form that Lightning reads. number: epoch number, from 0."""
 
     def __init__(self, frames: Frames, rank: int, ranks: int) -> None:
         self.frames, self.rank, self.ranks, self.number = frames, rank, ranks, 0
@@ -103,7 +103,7 @@ class Batches:
 
 
 class GivenFeatures(nn.Module):
-    """Replaces the features of audio, because the features of these batches come from a file."""
+    """Replaces feature extraction, because the batches already contain features."""
 
     size = 0
 
@@ -113,7 +113,7 @@ class GivenFeatures(nn.Module):
 
 
 class FrameTask(CTCTask):
-    """The task without audio, text, clipping and schedule. It still logs the norm of the gradient."""
+    """The project's task without audio, text, gradient clipping or schedule. It still logs the gradient norm."""
 
     def __init__(self, model: AcousticModel, optimizer: OptimizerFactory, seed: int) -> None:
         super().__init__(
@@ -141,7 +141,7 @@ class FrameTask(CTCTask):
 
 
 class MinimalTask(FrameTask):
-    """The task with softmax and loss in one call. It does not log the gradient norm and the rates over frames."""
+    """A FrameTask with softmax and loss in one call. It logs neither the gradient norm nor frame error rates."""
 
     def training_step(self, batch: object, batch_index: int) -> torch.Tensor:
         assert isinstance(batch, FrameBatch)
@@ -151,11 +151,11 @@ class MinimalTask(FrameTask):
         return loss
 
     def configure_gradient_clipping(self, *arguments: object, **keywords: object) -> None:
-        """Do nothing, so that gradients stay unchanged."""
+        """Do nothing. This replaces the gradient treatment of the base class, which also logs the norm."""
 
 
 def build_project_model(settings: Settings, rnn: Callable[[int, int], nn.Module]) -> DeepSpeech2:
-    """Build this project's model without convolutions. With LSTM layers, it has the initial weights of Network."""
+    """Build this project's model without convolutions. If its layers are LSTMs, it starts with Network's weights."""
     model = DeepSpeech2(
         settings.features,
         settings.labels,
@@ -180,7 +180,7 @@ def build_project_model(settings: Settings, rnn: Callable[[int, int], nn.Module]
 
 
 class EpochGate(pl.Callback):
-    """Waits for an item in the queue `go` before each epoch, and puts a Step into the queue `done` after it."""
+    """Waits for an item in the queue `go` before each epoch, and puts a Step into the queue `done` afterwards."""
 
     def __init__(self, go: Queue[None], done: Queue[Step | Exception], batches: Batches) -> None:
         self.go, self.done, self.batches = go, done, batches
@@ -197,10 +197,10 @@ class EpochGate(pl.Callback):
 
 
 class ProjectLoop(Engine):
-    """An engine that trains with this project's task and Lightning, and uses the keys `rnn`, `precision` and `trainer`.
+    """An engine that trains this project's task with Lightning. It uses the keys `rnn`, `precision` and `trainer`.
 
-    With torchrun's variables it is one of several ranks. It trains in a thread that waits between epochs, so that the
-    other engines have their turn.
+    If torchrun's environment variables are set, it is one of several ranks. The training runs in a thread that waits
+    between epochs, while other engines train.
     """
 
     task_class = FrameTask
@@ -245,7 +245,7 @@ class ProjectLoop(Engine):
             silence_lightning()
             gate = EpochGate(self._go, self._done, self.batches)
             devices = self.batches.ranks if self.settings.device == "cuda" else 0
-            # no validation, because error_rate measures the held-out utterances
+            # there is no validation, because error_rate evaluates the held-out utterances
             warnings.filterwarnings("ignore", ".*defined a `validation_step` but have no.*")
             logging.getLogger("lightning_fabric").setLevel(logging.WARNING)
             loggers = [CSVLogger(mkdtemp(dir=self.folder), name="", version="")]
@@ -257,7 +257,7 @@ class ProjectLoop(Engine):
 
 
 class Minimal(ProjectLoop):
-    """A ProjectLoop with MinimalTask and a fused optimizer. precision: value of the key `precision`."""
+    """A ProjectLoop with MinimalTask and a fused optimizer. precision: replaces the value of the key `precision`."""
 
     task_class = MinimalTask
     optimizer_options = {"fused": True}  # noqa: RUF012

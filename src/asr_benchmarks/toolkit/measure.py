@@ -31,7 +31,7 @@ TOOLKIT = "toolkit | s per epoch | spread % | frames/s | peak GB | FER %"
 LEARNING = "toolkit | epochs | frames per epoch | first loss | last loss"
 
 WARMUP = 1
-"""Number of first epochs that are not timed, because they compile, allocate memory and read the files."""
+"""Number of initial epochs that are not timed, because they include compilation, memory allocation and file reads."""
 
 
 def toolkit_speed(
@@ -50,7 +50,7 @@ def toolkit_speed(
     worker_threads: int,
     **shared: Any,
 ) -> Iterator[Result]:
-    """Yield the result for the engines, then also for `workers` processes. shared: fields of Settings."""
+    """Yield the result of all engines, then the same result with `workers` added. shared: fields of Settings."""
     sizes = {key: shared[key] for key in ("features", "labels", "chunk", "layers", "width", "batch")}
     check_counts(utterances=utterances, frames=frames, epochs=epochs, worker_epochs=worker_epochs, **sizes)
     check_counts(worker_threads=worker_threads)
@@ -84,7 +84,7 @@ def toolkit_speed(
 def _compare_engines(
     engines: Mapping[str, Implementation], arguments: tuple[str, Settings, str], cfg: DictConfig, epochs: int
 ) -> Result:
-    """Train all engines in turn, each in its own process, and compare their times with the published times."""
+    """Train all engines alternately, each in its own process, and list their times next to the published ones."""
     device = "cpu" if arguments[1].device == "cpu" else "gpu"
     starts = {
         name: partial(engine.start, *arguments, device=device, threads=cfg.threads, keys={})
@@ -106,7 +106,7 @@ def _compare_engines(
         memory = device_memory or memory
         rates = (timing.spread, steps[-1].frames / timing.median, memory / 1e9, errors[name], timing.median * scale)
         rows.append(fill_row(columns, name, timing.median, *rates, None, None))
-        # shows that the engine learns, from as many frames as the others
+        # this table shows that every engine learns, and trains on as many frames as the others
         learning.append(fill_row(LEARNING, name, len(steps), steps[-1].frames, steps[0].loss, steps[-1].loss))
         versions |= packages
     nothing = [None] * 6
@@ -120,27 +120,27 @@ def _compare_engines(
 def _explain_choices(
     settings: Settings, utterances: int, frames: int, noise: float, held_out: float, threads: int
 ) -> list[str]:
-    """Return notes with the values of settings that the paper does not give."""
+    """Return notes about settings that the paper does not give, the data, the published values and the memory."""
     sizes = (
         f"{settings.layers} layers of {settings.width}, batches of {settings.batch} chunks of {settings.chunk} frames"
     )
     return [
-        f"Doetsch2016 §6 gives neither width nor batch nor learning rate: {sizes}, SGD lr {settings.lr:g}, momentum "
-        f"{settings.momentum:g}, float32 unless an engine says otherwise, the same first weights everywhere",
-        f"{utterances} utterances of {frames} frames of 10 ms (CHiME's 8,738 are about 18 hours, 7.4 s each; here "
-        f"whole chunks), {100 * held_out:g} % of them held out, as the paper's rates are of 10 %",
-        f"synthetic: {settings.labels} labels of five frames in the mean, a frame is its label's random point in "
-        f"{settings.features} dimensions and noise of deviation {noise:g}; compare the rates only with one another",
+        f"Doetsch2016 §6 gives no width, batch or learning rate; used here: {sizes}, SGD with lr {settings.lr:g} and "
+        f"momentum {settings.momentum:g}, float32 unless an engine says otherwise, the same initial weights everywhere",
+        f"{utterances} utterances of {frames} frames of 10 ms, {100 * held_out:g} % of them held out; the paper holds "
+        "out 10 % of CHiME, which has 8,738 utterances of 7.4 s on average, about 18 hours",
+        f"synthetic data: {settings.labels} labels that last five frames on average, each with a random mean in "
+        f"{settings.features} dimensions, and noise of deviation {noise:g}; compare error rates only with each other",
         "2016 and published: Doetsch2016 table 1 and §6, GeForce GTX 980, Theano with own kernels, one GPU per worker; "
         f"here each worker has {threads} thread(s) or a GPU",
-        "memory: the peak of the process, libraries and mapped files included; on a GPU what torch reserved",
+        "memory: peak of the process, including libraries and mapped files; on a GPU, the peak that torch reserved",
     ]
 
 
 LOCAL_SGD = "asr_ablations.components.trainer.local_sgd.LocalSGD"
 
 SOURCE = "Doetsch2016 §6"
-"""Source in published/scaling.yaml with whose times the measured times are compared."""
+"""Source in published/scaling.yaml whose times are listed next to the measured times."""
 
 COLUMNS = (
     "workers | averaged | epochs | s per epoch | speed-up | FER % | smallest FER % | published s | "
@@ -156,10 +156,10 @@ def average_workers(
     threads: int,
     epochs: int,
 ) -> Result:
-    """Measure each number of workers with each interval of averaging. make: builds an engine from a config as YAML."""
+    """Measure each number of workers with each averaging interval. make: builds an engine from a YAML config."""
     ways = list_ways(counts, every)
     curves: dict[str, list[tuple[float, float]]] = {name: [] for name in ways}
-    """Seconds of training and frame error rate in % after each epoch."""
+    """Training seconds and frame error rate in % after each epoch, by combination."""
     with ExitStack() as stack:
 
         def train_epoch(group: Group, curve: list[tuple[float, float]]) -> float:
@@ -190,7 +190,7 @@ def average_workers(
 
 
 def list_ways(counts: list[int], every: Sequence[int | None]) -> dict[str, tuple[int, int | None]]:
-    """Return (workers, steps between averagings) by name. None means once per epoch, which is all one worker needs."""
+    """Return (workers, steps between averagings) by name. None averages once per epoch, also for a single worker."""
     pairs = [(count, span) for count in counts for span in (every if count > 1 else [None])]
     return {
         f"{count} worker{'s' if count > 1 else ''}{f', every {span} steps' if span else ''}": (count, span)
@@ -199,7 +199,7 @@ def list_ways(counts: list[int], every: Sequence[int | None]) -> dict[str, tuple
 
 
 def set_averaging(cfg: DictConfig, every: int | None) -> DictConfig:
-    """Return the config with LocalSGD as trainer. every: steps between averagings; None means once per epoch."""
+    """Return the config with LocalSGD as its trainer. every: steps between averagings, or None for once per epoch."""
     averaged = OmegaConf.create(OmegaConf.to_container(cfg, resolve=True))
     assert isinstance(averaged, DictConfig)
     averaged.trainer = {"_target_": LOCAL_SGD, "every": every}

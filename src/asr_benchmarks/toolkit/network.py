@@ -12,15 +12,15 @@ from torch import nn
 from asr_verdicts.errors import choices
 
 STAY = 0.8
-"""Probability that a frame has the label of the previous frame. A state then lasts five frames of 10 ms on average."""
+"""Probability that a frame repeats the previous frame's label. A label then lasts five frames (50 ms) on average."""
 
 BLOCK = 256
-"""Number of utterances that are drawn at once. With 700 frames each, they take 32 MB."""
+"""Number of utterances that are generated at a time. With 700 frames of 45 features each, they take 32 MB."""
 
 
 @dataclass(frozen=True)
 class Settings:
-    """Settings of all engines. chunk: frames of a chunk. batch: chunks of a batch. device: cpu or cuda."""
+    """Settings that all engines share. chunk: frames per chunk. batch: chunks per batch. device: cpu or cuda."""
 
     features: int
     labels: int
@@ -37,8 +37,8 @@ class Settings:
 def generate(folder: Path, settings: Settings, *, utterances: int, frames: int, noise: float, held_out: float) -> None:
     """Write features.npy (U, T, D), labels.npy (U, T), and train.txt with the number of training utterances.
 
-    Held-out utterances come last. The features of a frame are the mean of its label plus noise. Raise UsageError if
-    frames are not whole chunks, or if no utterance is left for training or for the held-out part.
+    Held-out utterances come last. A frame's features are the mean of its label plus noise. Raise UsageError if `frames`
+    is not a multiple of the chunk size, or if `held_out` is not a share that leaves training utterances.
     """
     if frames % settings.chunk:
         raise choices("benchmark.frames", frames, f"a multiple of benchmark.chunk={settings.chunk}")
@@ -61,7 +61,7 @@ def generate(folder: Path, settings: Settings, *, utterances: int, frames: int, 
 
 
 class Frames:
-    """The files that `generate` wrote, memory-mapped and divided into chunks."""
+    """The files written by `generate`, memory-mapped and divided into chunks."""
 
     def __init__(self, folder: Path, settings: Settings) -> None:
         self.features = np.load(folder / "features.npy", mmap_mode="r")
@@ -73,9 +73,9 @@ class Frames:
         self._labels = self.labels.reshape(-1, settings.chunk)
 
     def epoch(self, number: int, rank: int = 0, ranks: int = 1) -> list[np.ndarray]:
-        """List the chunks of each batch of an epoch. Utterances are shuffled, and their chunks are consecutive.
+        """Return one rank's batches of an epoch, each as an array of chunk indices.
 
-        This is the order of RETURNN. Ranks have different batches, but the same number of batches.
+        As in RETURNN, utterances are shuffled, and their chunks are consecutive. All ranks have equally many batches.
         """
         order = np.random.default_rng([self.settings.seed, number]).permutation(self.train_utterances)
         chunks = (order[:, None] * self.chunks + np.arange(self.chunks)).ravel()
@@ -83,22 +83,22 @@ class Frames:
         return batches[rank : len(batches) - len(batches) % ranks : ranks]
 
     def held_out(self) -> list[np.ndarray]:
-        """List the chunks of each batch of the held-out utterances."""
+        """Return the batches of the held-out utterances, each as an array of chunk indices."""
         chunks = np.arange(self.train_utterances * self.chunks, len(self._labels))
         return [chunks[start : start + self.settings.batch] for start in range(0, len(chunks), self.settings.batch)]
 
     def read(self, chunks: np.ndarray) -> tuple[torch.Tensor, torch.Tensor]:
-        """Read the features (B, T, D), float32, and labels (B, T), int64, of chunks onto the device of the settings."""
+        """Read the chunks' features (B, T, D), float32, and labels (B, T), int64, onto the settings' device."""
         x, y = torch.from_numpy(self._features[chunks]), torch.from_numpy(self._labels[chunks])
         return x.to(self.settings.device, non_blocking=True), y.to(self.settings.device, non_blocking=True).long()
 
     def batches(self, number: int, rank: int = 0, ranks: int = 1) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-        """Yield features and labels of each batch of an epoch."""
+        """Yield the features and labels of each batch in one rank's epoch."""
         return map(self.read, self.epoch(number, rank, ranks))
 
 
 class Network(nn.Module):
-    """LSTM layers and a linear layer: features (B, T, D) → logits (B, T, V). Equal settings give equal weights."""
+    """LSTM layers and a linear layer: features (B, T, D) → logits (B, T, V). The settings fix the initial weights."""
 
     def __init__(self, settings: Settings) -> None:
         super().__init__()
@@ -112,9 +112,9 @@ class Network(nn.Module):
 
 
 class Engine(ABC):
-    """A Trainer of the Network on the Frames of a folder. A step is a whole epoch. Each rank counts its own frames.
+    """A Trainer that trains the Network on the Frames in `folder`. A step is a whole epoch.
 
-    All engines have the same initial weights. config: config of the run as YAML.
+    All engines start with the same weights. Each rank counts only its own frames. config: the run's config as YAML.
     """
 
     def __init__(self, folder: str, settings: Settings, config: str) -> None:
@@ -126,7 +126,7 @@ class Engine(ABC):
         """Compute logits (B, T, V) from features (B, T, D)."""
 
     def error_rate(self) -> float:
-        """Return the share (%) of held-out frames with a wrong best label."""
+        """Return the frame error rate on the held-out utterances, in %."""
         wrong = count = 0
         with torch.no_grad():
             for chunks in self.frames.held_out():
@@ -136,5 +136,5 @@ class Engine(ABC):
         return 100 * wrong / count
 
     def device_memory(self) -> int | None:
-        """Return the peak bytes that torch reserved on the GPU; None on a CPU, where process memory counts."""
+        """Return the peak memory in bytes that torch reserved on the GPU, or None on a CPU."""
         return torch.cuda.max_memory_reserved() if self.settings.device == "cuda" else None

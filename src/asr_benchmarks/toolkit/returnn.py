@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class CountingNetwork(Network):
-    """The Network, which also counts the frames it is trained on."""
+    """A Network that has a counter of the frames it is trained on."""
 
     trained_frames = 0
 
@@ -36,7 +36,7 @@ def get_model(**options: object) -> CountingNetwork:
 
 
 def train_step(*, model: CountingNetwork, extern_data: "TensorDict", **options: object) -> None:
-    """Compute the loss of a step, whose mean over frames is minimised. RETURNN's engine calls this."""
+    """Pass the cross-entropy of each frame to RETURNN's engine, which calls this function and minimises the mean."""
     import returnn.frontend as rf
 
     data, classes = extern_data["data"], extern_data["classes"]
@@ -48,7 +48,7 @@ def train_step(*, model: CountingNetwork, extern_data: "TensorDict", **options: 
 
 
 class ReturnnEngine(Engine):
-    """Data, loop over epochs and log, which RETURNN's engines have in common."""
+    """Base class of RETURNN's engines, which writes the data, runs one epoch at a time and logs to a file."""
 
     def __init__(self, folder: str, settings: Settings, config: str) -> None:
         from returnn import __main__ as program
@@ -66,20 +66,20 @@ class ReturnnEngine(Engine):
 
     @abstractmethod
     def options(self) -> dict[str, object]:
-        """Return options of RETURNN's config that only this engine needs."""
+        """Return the options in RETURNN's config that only this engine needs."""
 
     def train(self, number: int) -> None:
-        """Train one epoch, as RETURNN's loop over epochs does."""
+        """Train one epoch in the same way as RETURNN's loop over epochs."""
         self.engine.set_epoch(number)
         self.engine.init_train_epoch()
         self.engine.train_epoch()
 
     @abstractmethod
     def read_epoch(self, error: Mapping[str, float]) -> tuple[float, int]:
-        """Return the mean loss of the last epoch, as RETURNN reports it, and its number of frames."""
+        """Return the mean loss and the number of frames of the last epoch. error: losses that RETURNN reported."""
 
     def step(self) -> Step:
-        """Train one epoch. RETURNN counts frames, loss and updates."""
+        """Train one epoch. The loss and the number of updates come from RETURNN's records."""
         self.epochs += 1
         started = device_clock(self.settings.device)
         with redirect_stdout(self.log):
@@ -93,7 +93,7 @@ class ReturnnEngine(Engine):
 
 
 class Returnn(ReturnnEngine):
-    """RETURNN with PyTorch. loader_processes: processes that read data; 0 reads in this one, as other engines do."""
+    """RETURNN with PyTorch. loader_processes: processes that read data, or 0 to read it in the training process."""
 
     def __init__(self, folder: str, settings: Settings, config: str, *, loader_processes: int) -> None:
         # suppresses a warning about a missing GPU
@@ -121,7 +121,7 @@ class Returnn(ReturnnEngine):
 
     @property
     def _network(self) -> CountingNetwork:
-        network: CountingNetwork = self.engine._pt_model  # RETURNN has no public name for it
+        network: CountingNetwork = self.engine._pt_model  # RETURNN has no public name for the network
         return network
 
 
@@ -131,7 +131,7 @@ def _options(settings: Settings, data: Path) -> dict[str, object]:
         "behavior_version": 21,
         "task": "train",
         "device": {"cpu": "cpu", "cuda": "gpu"}[settings.device],
-        # no cache, because a thread would fill it during the first batches, and sometimes too late
+        # no cache, because a thread would fill it during the first batches, sometimes too late for them
         "train": {"class": "HDFDataset", "files": [str(data)], "cache_byte_size": 0, "seq_ordering": "random"},
         "extern_data": {"data": {"dim": settings.features}, "classes": {"dim": settings.labels, "sparse": True}},
         "chunking": f"{settings.chunk}:{settings.chunk}",
@@ -158,10 +158,10 @@ def write_hdf(frames: Frames, path: Path) -> None:
 
 
 class ReturnnTensorflow(ReturnnEngine):
-    """RETURNN with TensorFlow. Its weights differ from those in PyTorch after the first step.
+    """RETURNN with TensorFlow. Its weights equal PyTorch's only until the first step.
 
-    The reason is that its cells have one bias, whereas PyTorch updates two. RETURNN's own kernel is not used, because
-    with TensorFlow 2.21 it needs CUDA's headers even on a CPU.
+    Afterwards they differ, because TensorFlow's cells have one bias, whereas PyTorch's have two. RETURNN's own LSTM
+    kernel is not used, because with TensorFlow 2.21 it needs CUDA's headers even on a CPU.
     """
 
     def __init__(self, folder: str, settings: Settings, config: str) -> None:
@@ -177,7 +177,7 @@ class ReturnnTensorflow(ReturnnEngine):
         self._logits = network.get_default_output_layer().output_before_activation.get_logits()  # (T, B, V)
 
     def options(self) -> dict[str, object]:
-        """Return the options for the network in TensorFlow, and for its optimizer with plain momentum."""
+        """Return the options for the network in TensorFlow, and for gradient descent with momentum."""
         settings, source, layers = self.settings, "data", {}
         for number in range(settings.layers):
             layers[f"lstm{number}"] = {
@@ -196,7 +196,7 @@ class ReturnnTensorflow(ReturnnEngine):
         }
 
     def train(self, number: int) -> None:
-        """Train one epoch, with utterances in a new order."""
+        """Train one epoch, after shuffling the utterances."""
         self.engine.epoch = number
         self.engine.dataset_batches.clear()
         self.engine.train_data.init_seq_order(epoch=number)
@@ -226,10 +226,10 @@ class ReturnnTensorflow(ReturnnEngine):
 
 
 def draw_first_weights(settings: Settings) -> dict[str, dict[str, np.ndarray]]:
-    """Return the initial weights of the Network for TensorFlow's cells, by layer and parameter.
+    """Return the Network's initial weights in the layout of TensorFlow's cells, by layer and parameter.
 
-    A kernel (in + width, 4 × width) has the input weights before the recurrent weights. Its gates are in the order
-    input, candidate, forget, output.
+    In a kernel (in + width, 4 × width), input weights come before recurrent weights. The gates are in the order input,
+    candidate, forget, output.
     """
     network = Network(settings)
     output = {"W": network.output.weight.detach().numpy().T, "b": network.output.bias.detach().numpy()}
