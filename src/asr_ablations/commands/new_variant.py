@@ -17,7 +17,6 @@ from asr_verdicts.errors import UsageError, choices
 from asr_verdicts.files import write
 
 OTHERS = ("benchmark", "recipe")  # groups whose options are not components
-EVALUATED = ("condition",)  # groups of which only evaluate.py chooses
 OURS = "asr_ablations.components."
 NATIVE = "native_cell"
 """Options with this method are not copied: it replaces `forward`, so changes to the copied `forward` have no effect."""
@@ -67,12 +66,11 @@ def new(group: str, name: str, like: str | None) -> int:
         print(f"wrote {file}")
     where = "" if in_package else "-cd conf "
     print(f"copied from {group}={like}; change the files, then run")
-    plus = "+" if group in EVALUATED else ""  # conf/config.yaml has no such key
-    print(f"  {typed('check')} {where}{plus}{group}={name}    to check them against the group's contract")
-    if group in EVALUATED:
-        print(f"  {typed('evaluate')} {where}run=<run> {group}s=[{name},{like}]    to evaluate a run")
-    else:
-        print(f"  {typed('train')} -m {where}{group}={name},{like}    for an ablation")
+    if group == "condition":
+        print(f"  {typed('evaluate')} {where}run=<run> conditions=[{name},{like}]    to evaluate a run")
+        return 0
+    print(f"  {typed('check')} {where}{group}={name}    to check them against the group's contract")
+    print(f"  {typed('train')} -m {where}{group}={name},{like}    for an ablation")
     return 0
 
 
