@@ -18,7 +18,7 @@ import soundfile
 from asr_ablations.components.data.librispeech import LibriSpeech
 from asr_ablations.config.build import build
 from asr_ablations.data import audio, index
-from asr_ablations.data.alphabet import Alphabet
+from asr_ablations.data.alphabet import Letters
 from asr_ablations.data.corpus import Corpus, name_paths, text_of
 from asr_ablations.data.description import content_hash, describe_set
 from asr_ablations.data.utterance_selection import Screened, judge, select
@@ -142,7 +142,7 @@ def test_unknown_speakers_are_said_once_and_can_be_found_in_the_ids(
 
 
 def selected(corpus: Any) -> dict[str, Screened]:
-    alphabet = Alphabet.with_separation(" a", None)
+    alphabet = Letters.with_separation(" a", None)
     return select(judge(corpus, alphabet), corpus, alphabet, lambda samples: samples // 160)
 
 
