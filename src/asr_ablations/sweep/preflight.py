@@ -30,8 +30,9 @@ from asr_ablations.sweep.arm import FrozenArm
 from asr_ablations.sweep.processes import in_subprocess
 from asr_verdicts.arms import find_baseline, group
 from asr_verdicts.config import LIST, OWN, Config, flatten, leaves
-from asr_verdicts.confounds import ConfoundedError, confounds, differing, find_factor, references
+from asr_verdicts.confounds import ConfoundedError, confounds, find_factor, references
 from asr_verdicts.declaration import declaration, parse
+from asr_verdicts.design import differing_beyond_seeds
 from asr_verdicts.errors import UsageError, choices
 from asr_verdicts.failures import FailureRule
 from asr_verdicts.metrics import find_metric
@@ -139,7 +140,7 @@ def _warn_of_confounds(configs: Sequence[DictConfig]) -> list[str]:
     """Return a warning if the arms differ in more than the declared factor, because `compare` refuses that."""
     runs = [ComposedRun(config, config.get("overrides") or []) for config in map(plain, configs)]
     factor = declaration(runs).factor
-    if not factor or runs[0].config.get(LIST) or not (beyond := confounds(runs, factor, differing(runs))):
+    if not factor or runs[0].config.get(LIST) or not (beyond := confounds(runs, factor, differing_beyond_seeds(runs))):
         return []
     keys, allowed = ", ".join(beyond), " ".join(f"--allow {key}" for key in beyond)
     return [f"warning: ablation.factor={', '.join(factor)}: the arms differ in {keys}, too: `compare` needs {allowed}"]
@@ -157,7 +158,7 @@ def find_differences(configs: Sequence[DictConfig]) -> list[ArmDifference]:
     Raise UsageError if none of the arms is the declared baseline.
     """
     runs = [ComposedRun(config, config.get("overrides") or []) for config in map(plain, configs)]
-    declared, differ, listed = declaration(runs), differing(runs), runs[0].config.get(LIST)
+    declared, differ, listed = declaration(runs), differing_beyond_seeds(runs), runs[0].config.get(LIST)
     try:
         factor = [OWN, *declared.factor] if listed else declared.factor or find_factor(runs, differ, [])
     except ConfoundedError:
