@@ -94,7 +94,7 @@ def format_override(key: str, value: object) -> str:
 
 
 def expanded(path: str | Path, key: str = "") -> Path:
-    """Replace ~ in a path by the home folder. key: config key for error messages."""
+    """Replace ~ in a path with the home folder. key: config key for error messages."""
     typed = f"{key}={path}" if key else str(path)
     if not isinstance(path, (str, Path)) or (key and not str(path)):
         raise UsageError(f"{typed}: expected the path of a file or folder; quote a number twice: '\"{path}\"'")

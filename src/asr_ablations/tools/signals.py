@@ -23,8 +23,8 @@ STOPPED_EXIT_CODES = frozenset(128 + number for number in STOPPING)
 def held_back() -> contextlib.AbstractContextManager[None]:
     """Return a context manager in which this process and the processes that it starts do not receive stop signals.
 
-    `timeout` and a closed terminal signal the whole process group. If the server that forks the arms ended first, the
-    arms would count as dead, and Ctrl-C during the server's imports would print a traceback.
+    `timeout` and a closing terminal send signals to the whole process group. If the server that forks the arms ended
+    first, the arms would count as dead, and Ctrl-C during the server's imports would print a traceback.
     """
     return _mask(signal.SIG_BLOCK)
 
@@ -67,7 +67,7 @@ def stopping_signals() -> list[signal.Signals]:
 
 
 def interrupt(number: int, frame: FrameType | None) -> NoReturn:
-    """Raise KeyboardInterrupt. As the SIGINT handler of commands, this function distinguishes them from notebooks."""
+    """Raise KeyboardInterrupt. Commands, but not notebooks, have this function as their SIGINT handler."""
     raise KeyboardInterrupt
 
 
@@ -109,7 +109,7 @@ def when_gone(pid: int, started: float, then: Callable[[], None]) -> None:
 
 
 def end_with(pid: int, started: float) -> None:
-    """Exit immediately once another process, which needs this one's results, has ended, even if it was killed."""
+    """Exit immediately once the process that needs this one's results has ended, even if it was killed."""
     when_gone(pid, started, lambda: os._exit(1))
 
 

@@ -69,7 +69,7 @@ def make_plan(variants: Sequence[ArmConfigs], seeds: Sequence[int], most: int, w
     primary = primary_set(declared.set, list(sets))
     asked = questions(arms, baseline, layout.factor, declared.contrasts)
     if not asked:
-        raise UsageError("until=verdict: there is one arm; expected a sweep of two or more, one of them the baseline")
+        raise UsageError("until=verdict: there is only one arm; expected two or more, one of them the baseline")
     if not primary:
         raise UsageError("until=verdict: the arms have no test set; expected one in data.test, or metric=loss")
     margin = wanted.stated_margin()
@@ -127,7 +127,7 @@ def forecast(planned: Planned, cfg: DictConfig, outputs: Path) -> list[str]:
     )
     noise = _noise(planned, cfg, outputs)
     if noise is None:
-        return [head, "no earlier sweep on this test set shows how much seeds vary"]
+        return [head, "no earlier sweep on this test set shows how much results vary between seeds"]
     level = plan.alpha / len(plan.contrasts)
     in_points = math.expm1(plan.margin) * noise.mean if scale is RELATIVE else plan.margin
     equal = seeds_to_equal(in_points, noise.deviation, level)
@@ -142,7 +142,7 @@ def forecast(planned: Planned, cfg: DictConfig, outputs: Path) -> list[str]:
     ]
     if equal > plan.most:
         lines.append(
-            f"so equal arms will mostly end undecided: use a wider margin, more seeds (until.seeds={equal}), or more "
+            f"equal arms will mostly end undecided: use a wider margin, more seeds (until.seeds={equal}), or more "
             "test speakers if they are the limit (data.test_speakers)"
         )
     return lines
