@@ -58,7 +58,7 @@ def load_original(folder: Path) -> Record:
 
 
 def announce(original: Record, repository: Path, *, trust: bool) -> None:
-    """Print which code --checkout will run. Raise UsageError for an untrusted run of another user or machine."""
+    """Print which code --checkout will run. Raise UsageError for an untrusted run from another user or machine."""
     commit, diff = _read_code(original.environment.code)
     # --numstat lists the changed files, with quoted names, and does not apply the changes
     listed = _git(repository, "apply", "--numstat", "-", text=diff)[0] if diff else ""

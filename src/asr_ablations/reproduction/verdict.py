@@ -274,7 +274,7 @@ def judge(evidence: BitComparison, causes: Sequence[Cause], noise: Mapping[str, 
     """Judge a reproduction.
 
     Equal bits are a match. Different bits are drift if config, data and code are equal, the WERs differ by no more than
-    the seed noise, and another cause explains the bits. The verdict is CANNOT_TELL if the seed noise is unknown.
+    the seed noise, and versions or hardware explain the bits. The verdict is CANNOT_TELL if the seed noise is unknown.
     """
     return ReproductionVerdict(*_decide(evidence, causes, noise), evidence, causes, noise)
 

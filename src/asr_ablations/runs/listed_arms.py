@@ -88,7 +88,7 @@ def format_override_value(value: object) -> str:
 
 
 def merged(lists: Iterable[object]) -> list[ListedArm]:
-    """Merge versions of an arm list that grew between launches. Raises UsageError if an arm name has two meanings."""
+    """Merge versions of an arm list that grew between launches. Raises UsageError if the meaning of a name changed."""
     arms: dict[str, ListedArm] = {}
     for listed in sorted((read_arms(node) for node in lists), key=len, reverse=True):
         for arm in listed:

@@ -174,7 +174,7 @@ def read_config(folder: Path) -> Config:
 def read_recorded(path: Path, kind: type = Declared) -> Config:
     """Return a resolved config as plain values. kind: a dataclass with the required keys and their types.
 
-    Interpolations are refused, because a stranger's config could use them to copy data of this machine, such as
+    Interpolations are refused, because a stranger's config could use them to copy data from this machine, such as
     environment variables, into files.
     """
     with readable(path):

@@ -1,4 +1,4 @@
-"""Start and end runs at Weights & Biases, even if its server does not answer.
+"""Start and end runs on Weights & Biases, even if its server does not answer.
 
 Runs are online if the user is logged in, and offline otherwise; WANDB_MODE overrides this choice. Functions import
 wandb themselves, because commands load this module even if they log nothing.

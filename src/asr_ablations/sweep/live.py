@@ -1,4 +1,4 @@
-"""Show the arms of a sweep while they run (a table, or one line per change without a terminal), and at the end."""
+"""Show a sweep's arms while they run (as a table, or without a terminal as one line per change) and at the end."""
 
 from collections.abc import Collection, Sequence
 from contextlib import AbstractContextManager

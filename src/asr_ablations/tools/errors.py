@@ -1,4 +1,4 @@
-"""Errors that the user or the machine caused: their one-line messages, exit codes, and missing packages."""
+"""Errors that the user or the machine caused, such as missing packages: their one-line messages and exit codes."""
 
 import errno
 import signal

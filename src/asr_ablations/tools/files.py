@@ -52,7 +52,7 @@ def sha256(path: Path) -> str:
 
 PACKAGE = Path(__file__).resolve().parents[1]
 SOURCE = PACKAGE.parent
-CARRIED = PACKAGE / "repository"  # in an installed package, the copy of conf/, sweeps/ and the scripts (setup.py)
+CARRIED = PACKAGE / "repository"  # in an installed package: copies of conf/, sweeps/ and scripts (made by setup.py)
 REPOSITORY = CARRIED if CARRIED.is_dir() else SOURCE.parent
 CONF = REPOSITORY / "conf"
 SCRIPTS = REPOSITORY / "src"  # the entry scripts

@@ -46,7 +46,7 @@ def allow_files(workers: int) -> None:
 
 @contextmanager
 def one_at_a_time(path: Path, message: str) -> Iterator[None]:
-    """Hold a lock on the file at `path` within the context. Another process prints `message` and waits.
+    """Hold a lock on the file at `path` within the context. Other processes print `message` and wait.
 
     The lock is released if its owner dies. Each owner removes the file at the end. Raises OSError if the path is a
     symbolic link, or if the file system does not support locks.

@@ -91,7 +91,7 @@ def handle_on_a_stack_of_their_own() -> None:
     """Handle the main thread's signals on a separate stack. As a side effect, crashes print a traceback.
 
     oneDNN's float32 matrix products on x86 (LSTMs on a CPU) point the stack register at the heap while they run, and a
-    signal handled there corrupts it (oneDNN issue 4845, in torch up to 2.11 at least).
+    signal handled there corrupts it (oneDNN issue 4845, in torch up to at least 2.11).
     """
     if not faulthandler.is_enabled():
         faulthandler.enable(2)  # this installs a separate stack, which Python's signal handlers also use
@@ -114,8 +114,8 @@ def end_with(pid: int, started: float) -> None:
 
 
 def start_of(pid: int) -> float:
-    """Return a process's start time in seconds, on Linux since boot, because psutil's start time changes when the clock
-    is set. Raises psutil.NoSuchProcess.
+    """Return a process's start time in seconds. On Linux, it counts from the boot, because psutil's start time changes
+    when the clock is adjusted. Raises psutil.NoSuchProcess.
     """
     try:
         # the name in parentheses may contain anything; the start time is field 22, the 20th after the name

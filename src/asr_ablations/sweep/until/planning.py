@@ -63,7 +63,7 @@ def make_plan(variants: Sequence[ArmConfigs], seeds: Sequence[int], most: int, w
     check_comparable(metric, runs)
     for target in declared.targets:
         metric.check_target(target)
-    corpora: list[Corpus] = [build(variant.first.data) for variant in variants]  # data=manifest lacks set names
+    corpora: list[Corpus] = [build(variant.first.data) for variant in variants]  # a manifest's config has no set names
     validation = [] if metric.is_rate else [name for corpus in corpora for name in corpus.validation[:1]]
     sets = dict.fromkeys([*validation, *(name for corpus in corpora for name in corpus.test)])
     primary = primary_set(declared.set, list(sets))
@@ -137,8 +137,8 @@ def forecast(planned: Planned, cfg: DictConfig, outputs: Path) -> list[str]:
         head,
         f"seeds move the {metric.label} by {metric.text(noise.deviation)} {metric.amount} (standard deviation; "
         f"{noise.runs} earlier runs of {noise.arms} arms on this test set)",
-        f"equivalence within {margin} takes about {equal} seeds per arm; {plan.most} detect {metric.text(detectable)} "
-        f"{metric.amount} or more",
+        f"equivalence within {margin} takes about {equal} seeds per arm; {plan.most} seeds detect "
+        f"{metric.text(detectable)} {metric.amount} or more",
     ]
     if equal > plan.most:
         lines.append(
