@@ -5,10 +5,10 @@ name, which is atomic on local disks and NFS. If a lease was released or its hol
 create the lease with the next number, and only one of them succeeds. A holder that was suspended notices the higher
 number and stops. A holder also stops if it has been unable to write a heartbeat for half of EXPIRY.
 
-The holder locks its lease file, and the system releases the lock when the process ends. Process ids would be
-less reliable: processes in other containers or of other users may be invisible, and zombies look alive. For a process
-on the holder's kernel, the lock shows whether the holder is alive. On other kernels, or if the file system does not
-support locks, the heartbeat shows it: the holder touches its lease file every few seconds.
+The holder locks its lease file, and the system releases the lock when the process ends. Process ids would be less
+reliable: processes in other containers or of other users may be invisible, and zombies look alive. On the holder's
+kernel, the lock shows whether the holder is alive. On other kernels, or if the file system does not support locks, the
+heartbeat shows this: the holder touches its lease file every few seconds.
 """
 
 import fcntl

@@ -129,7 +129,7 @@ def read_run(folder: Path) -> Record:
 
 
 class _Manifest:
-    """From a sweep's manifest: the ids of runs proposed by a search, each run's position, and the newest declaration."""
+    """From a sweep's manifest: ids of runs proposed by a search, each run's position, and the newest declaration."""
 
     def __init__(self, sweep: Path) -> None:
         self.searched, self.places, self.declared = searched_arms(sweep), places(sweep), newest_declaration(sweep)

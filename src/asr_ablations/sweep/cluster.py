@@ -41,7 +41,7 @@ STOPPED_EXIT_CODE = 128 + signal.SIGTERM
 
 
 class Cluster(Places):
-    """Runs arms on Ray. Before the first arm, starts a local Ray or connects to a cluster, until the command ends.
+    """Runs arms on a local Ray or a Ray cluster, which is connected from the first arm until the command ends.
 
     address: address of the cluster; None starts a local Ray. jobs: maximum number of arms at a time; None allows as
     many as fit. per_gpu: number of arms that share a GPU. cpus: number of CPUs and threads of each rank. retries:
@@ -114,7 +114,7 @@ def connect(address: str | None) -> None:
             with held_back():
                 ray.init(log_to_driver=False, logging_level=logging.ERROR, **options)
             break
-        except Exception as error:  # Ray's processes have only 15 seconds to start, too little on a busy machine
+        except Exception as error:  # Ray's processes have only 15 seconds to start, not enough on a busy machine
             ray.shutdown()
             if not attempts_left:
                 raise UsageError(f"hydra.launcher.address={options['address']}: {reason(error)}") from error

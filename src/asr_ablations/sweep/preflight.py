@@ -101,7 +101,7 @@ def check_arms(configs: Sequence[DictConfig]) -> list[str]:
 
 
 def _check(cfg: DictConfig, by_data: dict[str, str]) -> str:
-    """Build an arm's model. Return the fingerprint of its data, or "" for a measurement. by_data: cache."""
+    """Build an arm's model. Return the fingerprint of its data, or "" for a measurement. by_data: a cache."""
     from asr_ablations.experiment.run import set_up
     from asr_ablations.training.assembly import assemble, check_nodes
 

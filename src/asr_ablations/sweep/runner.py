@@ -23,7 +23,7 @@ class Process(Protocol):
     """A started arm.
 
     begun: whether the arm has started; false while it is waiting for a machine. seconds: running time. failure: reason
-    why the arm ended, if the exit code does not explain it. place: where the arm is running; "" on this machine.
+    why the arm ended, if the exit code does not explain it. place: where the arm runs or waits; "" on this machine.
     """
 
     @property
