@@ -176,4 +176,4 @@ def test_a_misspelt_name_in_a_question_is_refused_before_the_first_arm(ablation:
 
 def test_arms_that_differ_in_more_than_the_declared_factor_are_named(capsys: pytest.CaptureFixture[str]) -> None:
     print_differences([compose(f"rnn={name}", "ablation={factor: dropout}") for name in ("lstm", "gru")])
-    assert "warning: ablation.factor=dropout: the arms differ in rnn._target_" in capsys.readouterr().out
+    assert "warning: ablation.factor=dropout: the arms also differ in rnn._target_" in capsys.readouterr().out

@@ -281,7 +281,7 @@ def test_a_run_that_another_process_has_just_ended_does_not_run_again(cfg: DictC
     with Run(cfg) as run:
         pass
     before = {path.name: path.read_text() for path in run.folder.glob("*.*")}
-    with pytest.raises(LeaseHeldError, match="another process has just ended it"), late:
+    with pytest.raises(LeaseHeldError, match="another process has just finished it"), late:
         pass
     assert {path.name: path.read_text() for path in run.folder.glob("*.*")} == before
     assert owner(run.folder) is None

@@ -36,7 +36,7 @@ from tests.helpers.run_folders import write_run
         ({"timeout": "long"}, r"hydra\.launcher\.timeout=long: expected minutes above 0"),
         ({"fail_fast": "maybe"}, r"hydra\.launcher\.fail_fast=maybe: expected true or false"),
         ({"jobs": 0}, r"hydra\.launcher\.jobs=0: expected a whole number, 1 or more"),
-        ({}, "arm a: gpus=3, this machine has 2"),
+        ({}, "arm a: gpus=3, but this machine has 2"),
     ],
 )
 def test_wrong_values_are_named(
@@ -263,9 +263,9 @@ def arm(gpus: int | None, ranks: int = 1) -> FrozenArm:
 
 
 def test_an_arm_that_no_place_of_this_machine_fits_is_named() -> None:
-    with pytest.raises(UsageError, match="arm a: gpus=3, this machine has 2"):
+    with pytest.raises(UsageError, match="arm a: gpus=3, but this machine has 2"):
         Machine(SCRIPT, [arm(1), arm(3)], Slots(["0", "1"], jobs=2, per_gpu=1))
-    with pytest.raises(UsageError, match="arm a: ranks=3, this machine has 2 GPUs; expected gpus=0"):
+    with pytest.raises(UsageError, match="arm a: ranks=3, but this machine has 2 GPUs; expected gpus=0"):
         Machine(SCRIPT, [arm(None, ranks=3)], Slots(["0", "1"], jobs=2, per_gpu=1))
     Machine(SCRIPT, [arm(None, ranks=3), arm(0, ranks=3)], Slots([], jobs=2, per_gpu=1))
 

@@ -128,7 +128,7 @@ def test_a_plan_names_its_arms_and_what_belongs_to_seeds() -> None:
 def test_arms_that_differ_in_more_than_a_factor_are_refused_before_the_first_run() -> None:
     with pytest.raises(UsageError, match="no factor is declared"):
         make_plan([variant("rnn=lstm", "dropout=0"), variant("rnn=gru", "dropout=0.1")], [0], 8, keys())
-    with pytest.raises(UsageError, match="there is one arm"):
+    with pytest.raises(UsageError, match="there is only one arm"):
         make_plan([variant("rnn=lstm")], [0], 8, keys())
     with pytest.raises(UsageError, match=r"until\.margin=None: expected the difference that would not matter"):
         make_plan([variant("rnn=lstm"), variant("rnn=gru")], [0], 8, keys(margin=None))

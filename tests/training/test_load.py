@@ -283,7 +283,7 @@ def test_a_file_that_would_run_code_is_refused(tiny_corpus: Path, tmp_path: Path
 
 
 def test_no_such_file_is_one_line(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"weights=.*nowhere: expected a run's folder or a \.ckpt, and there is no"):
+    with pytest.raises(UsageError, match=r"weights=.*nowhere: expected a run's folder or a \.ckpt, but there is no"):
         check(compose(f"weights={tmp_path / 'nowhere'}"))
     with pytest.raises(UsageError, match=r"weights_parts=.*weights=<run folder or \.ckpt>"):
         check(compose("weights_parts=[output]"))

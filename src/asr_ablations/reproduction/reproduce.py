@@ -58,7 +58,7 @@ def load_original(folder: Path) -> Record:
 
 
 def announce(original: Record, repository: Path, *, trust: bool) -> None:
-    """Print which code --checkout will run. Raise UsageError for an untrusted run of another user or machine."""
+    """Print which code --checkout will run. Raise UsageError for an untrusted run from another user or machine."""
     commit, diff = _read_code(original.environment.code)
     # --numstat lists the changed files, with quoted names, and does not apply the changes
     listed = _git(repository, "apply", "--numstat", "-", text=diff)[0] if diff else ""
@@ -147,7 +147,7 @@ def format_request(original: Record, home: Path) -> str:
     }
     if not original.environment.hardware.gpus and cfg.get("gpus") == "auto":
         machine["gpus"] = 0  # this machine may have GPUs although the original's machine had none
-    for key in machine.keys() & cfg.keys():  # configs of other versions may lack some keys
+    for key in machine.keys() & cfg.keys():  # configs written by other versions may lack some keys
         cfg[key] = machine[key]
     make_absolute(cfg)
     return OmegaConf.to_yaml(cfg)
@@ -214,7 +214,7 @@ def run_frozen(source: Path, config: Path) -> None:
     Raise KeyboardInterrupt if the run is interrupted, UsageError if it is refused, and RunFailedError if it fails.
     """
     line = command(source / "src" / "train.py", config.absolute(), ranks(load_frozen(config)))
-    # started in `source`, because Python would import from the user's folder if it contains a src/
+    # started in `source`, because Python would import from the user's folder if that contained a src/
     exit_code = wait_for(line, child_environment(source / "src"), source)
     if exit_code in STOPPED_EXIT_CODES or -exit_code in STOPPING:
         raise KeyboardInterrupt

@@ -124,7 +124,7 @@ def _differing_hypotheses(original: Record, reproduction: Record) -> list[str]:
 
 
 DETERMINING = ("config", "data", "code")
-"""Kinds of causes that make the reproduction another experiment. Versions and hardware should only change last bits."""
+"""Kinds of causes that make the reproduction a different experiment. Other causes should only change the last bits."""
 
 
 @dataclass(frozen=True)
@@ -142,12 +142,12 @@ class Cause:
     reproduction: object
 
 
-ANY_ORDER = Cause("hardware", "sums on a GPU", *["in any order: cuDNN may add up gradients by atomics"] * 2)
+ANY_ORDER = Cause("hardware", "sums on a GPU", *["in any order: cuDNN may add up gradients with atomics"] * 2)
 """Equal runs on one GPU may differ in their last bits (cuDNN's documentation, "Reproducibility (Determinism)")."""
 
 
 def find_causes(original: Record, reproduction: Record) -> list[Cause]:
-    """Return all differences between two runs other than their results. Config, data and code come first."""
+    """Return all differences between two runs except those in their results. Config, data and code come first."""
     result = [
         *find_edits(original),
         *_differing("config", determining(original.config), determining(reproduction.config)),
@@ -190,7 +190,7 @@ def _differing(kind: str, original: Mapping[str, object], reproduction: Mapping[
 
 
 FEWEST_SEEDS = 4
-"""Fewest seeds for a limit. With three seeds, it would be 6 standard deviations, which exclude almost no difference."""
+"""Fewest seeds for a limit. With 3 seeds, the limit would be 6 standard deviations, which excludes almost nothing."""
 
 ALPHA = 0.05
 """Probability that seed noise alone exceeds the limit on at least one test set."""
@@ -274,7 +274,7 @@ def judge(evidence: BitComparison, causes: Sequence[Cause], noise: Mapping[str, 
     """Judge a reproduction.
 
     Equal bits are a match. Different bits are drift if config, data and code are equal, the WERs differ by no more than
-    the seed noise, and another cause explains the bits. The verdict is CANNOT_TELL if the seed noise is unknown.
+    the seed noise, and versions or hardware explain the bits. The verdict is CANNOT_TELL if the seed noise is unknown.
     """
     return ReproductionVerdict(*_decide(evidence, causes, noise), evidence, causes, noise)
 

@@ -27,10 +27,10 @@ def prepare_command() -> None:
 
 
 def report_end(error: BaseException, *, continues: bool = True) -> int:
-    """Print in one line why a command ended, once for all ranks, and return the exit code.
+    """Print why a command ended, in one line and on only one rank, and return the exit code.
 
-    The code is 2 for a user's mistake, 1 for a machine's failure, and 128 plus the number of a signal. Other errors are
-    bugs and are raised again. continues: whether the same command resumes an interrupted run.
+    The code is 2 for a user's mistake, 1 for a machine failure, and 128 plus the signal's number for a stop signal.
+    Other errors are bugs and are re-raised. continues: whether the same command resumes an interrupted run.
     """
     if isinstance(error, (KeyboardInterrupt, Stopped)):
         code = 128 + getattr(error, "signal_number", signal.SIGINT)

@@ -130,7 +130,7 @@ SECONDS = 20  # time limit for git and nvidia-smi, because a driver that hangs m
 
 
 def topology() -> tuple[list[str], dict[str, str]]:
-    """Return each GPU's bus, and the link between each pair of GPUs; empty if nvidia-smi is missing or fails."""
+    """Return each GPU's bus and the link between each pair of GPUs; both empty if nvidia-smi is missing or fails."""
     bus = ("--query-gpu=pci.bus_id,pcie.link.gen.max,pcie.link.width.max", "--format=csv,noheader")
     try:
         answers = [

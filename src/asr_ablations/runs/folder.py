@@ -93,9 +93,9 @@ class Run:
         if rank():
             return self
         self._lease.take()
-        if fate_of(self.folder).state in RESULTS:  # another process has ended the run meanwhile
+        if fate_of(self.folder).state in RESULTS:  # another process has just finished the run
             self._lease.release()
-            raise LeaseHeldError(f"{self.folder.name}: another process has just ended it")
+            raise LeaseHeldError(f"{self.folder.name}: another process has just finished it")
         self.folder.mkdir(parents=True, exist_ok=True)
         for folder in (self.folder, self.checkpoints):
             remove_temporary(folder)
@@ -146,7 +146,7 @@ class Run:
 
 
 def _list_overrides(cfg: DictConfig) -> list[str]:
-    """Return a run's overrides. For a listed arm, its name comes first and replaces the overrides in the name."""
+    """Return a run's overrides. A listed arm's name comes first and replaces the overrides that it contains."""
     arm = [] if cfg.get("arm") is None else [str(cfg.arm)]
     choices = arm[0].split(", ") if arm else []
     return [*arm, *(override for override in cfg.overrides if override not in choices)]

@@ -18,7 +18,7 @@ from asr_verdicts.errors import UsageError, choices
 from asr_verdicts.files import slug
 
 BEHAVIOUR = 4
-"""Version of the code's behaviour, increased if a code change intentionally alters the results of unchanged configs."""
+"""Version of the code's behaviour, increased when a code change intentionally alters results of unchanged configs."""
 
 
 def content(cfg: DictConfig) -> Config:
@@ -37,7 +37,7 @@ def identity_of(content: Config, fingerprint: str) -> str:
 
 
 def _normalise_numbers(value: Any) -> Any:
-    """Replace floats such as 1.0 by integers at any depth, because users write the same number in both ways."""
+    """Replace floats such as 1.0 with integers at any depth, because users write the same number either way."""
     if isinstance(value, dict):
         return {key: _normalise_numbers(inner) for key, inner in value.items()}
     if isinstance(value, list):
@@ -46,7 +46,7 @@ def _normalise_numbers(value: Any) -> Any:
 
 
 def of_the_experiment(overrides: Iterable[str]) -> list[str]:
-    """Return the overrides that affect the experiment, without machine settings and file locations."""
+    """Return the overrides that affect the experiment, but not machine settings or file locations."""
     keys = (*(key for key in MACHINE_KEYS if key != "weights"), *(f"data.{key}" for key in WHEREABOUTS), "cache.root")
     machine = (*(f"{key}{mark}" for key in keys for mark in "=.@"), "hydra")
     return [override for override in overrides if not override.lstrip("+~").startswith(machine)]
@@ -78,7 +78,7 @@ def without_folder(override: str) -> str:
 
 
 def fill(cfg: DictConfig) -> None:
-    """Add default values for plain keys that a config of an earlier version lacks; a missing `native` becomes false."""
+    """Add defaults for plain keys that a config from an earlier version lacks; a missing `native` becomes false."""
     if "native" not in cfg:
         cfg.native = False
     for key, value in yaml.safe_load(DEFAULTS.read_text(encoding="utf-8")).items():
@@ -121,11 +121,11 @@ def _read_references() -> dict[str, list[str]]:
 
 
 def weights_file(path: str) -> Path:
-    """Return the checkpoint for a value of `weights`: a run folder or .ckpt file. Raises UsageError if missing."""
+    """Return the checkpoint that `weights` names: a run's last, or a .ckpt file. Raises UsageError if it is missing."""
     given = expanded(path, "weights")
     file = last_checkpoint(given) if given.is_dir() else given
     if not file.is_file():
-        raise choices("weights", path, f"a run's folder or a .ckpt, and there is no {file}")
+        raise choices("weights", path, f"a run's folder or a .ckpt, but there is no {file}")
     return file
 
 

@@ -8,15 +8,15 @@ from pathlib import Path
 # in the run folder outputs/<sweep>/<run>/
 CONFIG = "config.yaml"  # the resolved config
 OVERRIDES = "overrides"  # the overrides that the user typed, one per line
-ENVIRONMENT = "environment.json"  # versions, hardware, command and code of the first session and of each resumed one
+ENVIRONMENT = "environment.json"  # versions, hardware, command and code of the first and each resuming session
 STATUS = "status.json"  # running, done, failed or pruned, with the reason and the step at which the run diverged
 DATA = "data.json"  # contents and hash of each data set, and the utterances left out
 MODEL = "model.txt"  # the model's layers with shapes and parameters
 METRICS = "metrics.csv"  # all values logged in training and validation
 LOSSES = "losses.csv"  # exact training loss of every step, and the gradient norm before clipping
-TRANSCRIPTS = "transcripts.csv"  # transcripts of training utterances, every few batches
+TRANSCRIPTS = "transcripts.csv"  # transcripts of training utterances, logged every few batches
 UTILISATION = "utilisation.csv"  # utilisation of CPU, memory and GPUs, sampled over time
-PROFILE, TRACE = "profile.txt", "profile.json"  # operation times in a few steps: a table, and a trace
+PROFILE, TRACE = "profile.txt", "profile.json"  # operation times over a few steps, as a table and as a trace
 PROGRESS = "progress.json"  # latest epoch, loss and WER, for a sweep's live table
 UTTERANCES = "utterances.csv"  # reference, hypothesis and error counts of every utterance of the final evaluation
 SUMMARY = "summary.json"  # final error rates, sizes and times
@@ -27,7 +27,7 @@ BEST = "best.ckpt"
 LOG_PROBS = "logprobs"  # log-probabilities of whole data sets, for decoders
 ACTIVATIONS = "activations"  # outputs of hidden layers for whole data sets, as HDF5
 EVALUATIONS = "evaluations"
-TIMING = "timing"  # evaluation times, which vary between repetitions; a comparison's are in timing.json
+TIMING = "timing"  # evaluation times, which vary between repetitions; a comparison's times are in timing.json
 TUNING = "tuning"  # language model weights that were tried, with their results
 RESULT, REPORT = "result.json", "report.md"  # results of a benchmark, which has no error rates
 
@@ -37,7 +37,7 @@ ALONE = "single"  # sweep name of runs outside a sweep
 SWEEP = "sweep.json"  # the manifest: the latest launch, the arms of all launches, and the runs of each launch
 ARMS = "arms"  # frozen configs of the arms, as <run folder>.yaml
 COMPARISON = "comparison"
-LOOKS = "looks.json"  # all looks that comparisons took at the results; also next to a run's evaluations
+LOOKS = "looks.json"  # log of every comparison's look at the results; also written next to a run's evaluations
 STANDING = "verdict.json"  # state of each arm of a planned sweep after its latest look, with intervals
 LEASES = ".leases"  # lease files, one for each run in progress
 
@@ -56,7 +56,7 @@ def is_run(folder: Path) -> bool:
 
 
 def runs_in(folder: Path) -> list[Path]:
-    """Return the run folders directly below a sweep folder, sorted by name. Only started runs count."""
+    """Return the run folders directly below a sweep folder, sorted by name. Runs that have not started are left out."""
     return sorted(path.parent for path in folder.glob(f"*/{STATUS}"))
 
 

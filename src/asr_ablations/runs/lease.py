@@ -1,14 +1,14 @@
-"""The lease of a run, which only one process at a time can hold, among all machines that share the folder.
+"""The lease of a run, which only one process at a time can hold across all machines that share the folder.
 
 The lease file with the highest number identifies the holder. A lease is created by linking a complete file to a new
 name, which is atomic on local disks and NFS. If a lease was released or its holder is dead, other processes try to
-create the next number, and one succeeds. A holder that was suspended notices the higher number and stops. It also
-stops after half of EXPIRY without a heartbeat.
+create the lease with the next number, and only one of them succeeds. A holder that was suspended notices the higher
+number and stops. A holder also stops if it has been unable to write a heartbeat for half of EXPIRY.
 
-The holder locks its lease file, and the system releases the lock when the process ends. Process ids would not show this
-reliably: processes of other containers or users may be invisible, and zombies look alive. If both processes run on the
-same kernel, the lock decides whether the holder is alive. Otherwise, or if the file system lacks locks, the heartbeat
-decides: the holder touches its lease file every few seconds.
+The holder locks its lease file, and the system releases the lock when the process ends. Process ids would be less
+reliable: processes in other containers or of other users may be invisible, and zombies look alive. On the holder's
+kernel, the lock shows whether the holder is alive. On other kernels, or if the file system does not support locks, the
+heartbeat shows this: the holder touches its lease file every few seconds.
 """
 
 import fcntl
@@ -29,7 +29,7 @@ from asr_ablations.runs.layout import LEASES
 from asr_ablations.tools.files import read_json
 from asr_verdicts.files import write_json
 
-HEARTBEAT = 5.0  # seconds between two heartbeats
+HEARTBEAT = 5.0  # seconds between heartbeats
 EXPIRY = 60.0  # seconds without a heartbeat after which a holder on another machine counts as dead
 LEASE_HELD_EXIT_CODE = 75
 """Exit code of a process whose run is leased to another process (EX_TEMPFAIL in sysexits.h)."""
@@ -72,7 +72,7 @@ class Lease:
             self._content = json.dumps({**_describe_process(), "locked": _lock_file(self._lock)}).encode()
             os.write(self._lock, self._content)
             os.link(temporary, path)
-            if newest(self._home, self._name)[1] != path:  # other processes have created newer leases meanwhile
+            if newest(self._home, self._name)[1] != path:  # another process has just created a newer lease
                 path.unlink(missing_ok=True)
                 raise FileExistsError
         except BaseException as error:
@@ -107,10 +107,10 @@ class Lease:
         while not self._stop.wait(HEARTBEAT):
             try:
                 _, current = newest(self._home, self._name)
-                if current is None:  # the folder of leases was removed, and no other process holds the run
+                if current is None:  # the lease folder was removed, and no other process has leased the run
                     self._make(self._path)
                 elif current != self._path or current.read_bytes() != self._content:
-                    return self._lost(_describe(current) or "another process has worked on it meanwhile")
+                    return self._lost(_describe(current) or "another process has worked on it in the meantime")
                 os.utime(self._path)
                 last = time.monotonic()
             except LeaseHeldError:
@@ -170,9 +170,9 @@ def _is_locked(lease: Path) -> bool:
 
 
 def _has_heartbeat(lease: Path) -> bool:
-    """Return whether the last heartbeat is younger than EXPIRY.
+    """Return whether the last heartbeat is less than EXPIRY seconds old.
 
-    The file system's clock decides, because all machines share it. If that clock is set, a living holder may look dead.
+    The file system's clock decides, because all machines share it. If it is adjusted, a live holder may look dead.
     The holder then notices the higher number of the next lease, and stops.
     """
     probe = lease.with_name(f".now.{uuid.uuid4().hex}")
@@ -186,7 +186,7 @@ def _has_heartbeat(lease: Path) -> bool:
 
 
 def _read_boot() -> str:
-    """Return an id of the running kernel. It changes at each boot and is equal in all containers of a machine."""
+    """Return an id of the running kernel. It changes at each boot and is the same in all containers on a machine."""
     with suppress(OSError):
         return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
     return f"{socket.gethostname()} {psutil.boot_time():.0f}"

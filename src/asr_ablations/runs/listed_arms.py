@@ -15,7 +15,7 @@ NAME = "name"
 FULL = "full"  # default name of the arm without changes
 FORM = "a list such as [{}, {norm: none}, {rnn: gru, width: 256}]"
 NOT_VARIED = ("seed", "hydra", "defaults", *MACHINE_KEYS)
-"""Keys that a listed arm must not change: the seed, because every arm has all seeds, and keys for Hydra or machines."""
+"""Keys that a listed arm must not change: the seed, because all arms run with all seeds, and Hydra and machine keys."""
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ def format_override_value(value: object) -> str:
 
 
 def merged(lists: Iterable[object]) -> list[ListedArm]:
-    """Merge versions of an arm list that grew between launches. Raises UsageError if an arm name has two meanings."""
+    """Merge versions of an arm list that grew between launches. Raises UsageError if the meaning of a name changed."""
     arms: dict[str, ListedArm] = {}
     for listed in sorted((read_arms(node) for node in lists), key=len, reverse=True):
         for arm in listed:
@@ -133,7 +133,7 @@ def find_extra_keys(
 ) -> Differing:
     """Return keys that differ between an arm and the baseline although the list of arms does not change them.
 
-    factor: keys that may differ in every arm. Raises ConfoundedError if another key differs that is not in `allowed`.
+    factor: keys that may differ in every arm. Raises ConfoundedError unless `allowed` contains all returned keys.
     """
     changes = {entry.name: entry.keys for entry in listed}
     seed_keys = replicated([run for arm in arms for run in arm.runs])

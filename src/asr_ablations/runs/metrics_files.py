@@ -14,7 +14,7 @@ FIGURES = ("loss", "wer", "cer", "cer_longer")
 
 
 def keep_batches(path: Path, batches: int) -> None:
-    """Remove a table's rows with more than this number in the column `batches`. A table without rows is deleted."""
+    """Remove a table's rows whose value in the column `batches` exceeds the argument. Delete a table without rows."""
     if path.exists():
         with path.open(newline="", encoding="utf-8") as file:
             rows = list(csv.DictReader(file))

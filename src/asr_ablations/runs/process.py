@@ -20,7 +20,7 @@ from asr_verdicts.errors import UsageError
 
 LAUNCHER = "ASR_ABLATIONS_LAUNCHER"
 """Environment variable with the process id and start time of the launcher."""
-GRACE = 60.0  # seconds that an arm has to write its checkpoint before it is killed
+GRACE = 60.0  # seconds for an arm to write its checkpoint before it is killed
 
 
 def announce_launcher() -> str:

@@ -46,7 +46,7 @@ TRAINING, EVALUATING = "training", "evaluating"  # values of Progress.phase
 
 @dataclass(frozen=True, kw_only=True)
 class Progress:
-    """The contents of progress.json: a running run's phase, and its latest epoch, loss and WER."""
+    """The contents of progress.json: the phase of a run in progress, and its latest epoch, loss and WER."""
 
     null: ClassVar = ("loss", "wer")
 
@@ -154,7 +154,7 @@ def load_yaml(text: str) -> Any:
 
 
 TEXT_COLUMNS = ("set", "id", "speaker", "reference", "hypothesis", "audio", "unit")
-KINDS: dict[str, type] = {**dict.fromkeys(TEXT_COLUMNS, str), "offset": float, "duration": float}  # others are int
+KINDS: dict[str, type] = {**dict.fromkeys(TEXT_COLUMNS, str), "offset": float, "duration": float}  # the rest are int
 NEEDED_COLUMNS = (*TEXT_COLUMNS[:5], "words", "substitutions", "deletions", "insertions")
 
 
@@ -174,7 +174,7 @@ def read_config(folder: Path) -> Config:
 def read_recorded(path: Path, kind: type = Declared) -> Config:
     """Return a resolved config as plain values. kind: a dataclass with the required keys and their types.
 
-    Interpolations are refused, because a stranger's config could use them to copy data of this machine, such as
+    Interpolations are refused, because a stranger's config could use them to copy data from this machine, such as
     environment variables, into files.
     """
     with readable(path):
@@ -268,7 +268,7 @@ def _read_steps(folder: Path) -> list[tuple[str, float]]:
 
 
 def read_losses(folder: Path) -> list[str]:
-    """Return the training loss of every step as text, which is exact; empty if losses.csv is missing."""
+    """Return the training loss of every step as text, which keeps all digits; empty if losses.csv is missing."""
     return [loss for loss, _ in _read_steps(folder)]
 
 
@@ -314,7 +314,7 @@ def _read_rows(path: Path, columns: tuple[str, ...]) -> Iterator[dict[str, str]]
 
 @contextmanager
 def readable(path: Path) -> Iterator[None]:
-    """Convert any error while a file is read to UnreadableFileError, except if the file is missing."""
+    """Convert errors that occur while a file is read to UnreadableFileError, unless the file is missing."""
     try:
         if not is_regular(path):
             raise ValueError("it is not a regular file")
@@ -340,7 +340,7 @@ def read_checkpoint(path: Path) -> Json:
         with path.open("rb") as file, warnings.catch_warnings():  # opened once, because a run may replace last.ckpt
             _check_sums(file)
             file.seek(0)
-            warnings.simplefilter("ignore")  # torch warns of unusual pickles, which are refused below
+            warnings.simplefilter("ignore")  # torch warns about unusual pickles, which are refused below
             content = torch.load(file, map_location="cpu", weights_only=True)
     except (OSError, MemoryError):
         raise

@@ -61,7 +61,7 @@ def list_edits(run: Record) -> list[str]:
     lines, recorded = [], run.environment
     if recorded.id and recorded.data_fingerprint is not None and recorded.behaviour == BEHAVIOUR:
         lines += [EDITED] if identity_of(determining(run.config), recorded.data_fingerprint) != recorded.id else []
-    typed = run.config.get("overrides")  # split like the overrides file, as values may have line breaks
+    typed = run.config.get("overrides")  # split like the overrides file: a value may contain line breaks
     if typed is not None and [line for word in typed for line in word.split("\n") if line] != run.overrides:
         lines.append(RENAMED)
     return lines
@@ -129,7 +129,7 @@ def read_run(folder: Path) -> Record:
 
 
 class _Manifest:
-    """Data from a sweep's manifest: ids of searched runs, each run's position by id, and the newest declaration."""
+    """From a sweep's manifest: ids of runs proposed by a search, each run's position, and the newest declaration."""
 
     def __init__(self, sweep: Path) -> None:
         self.searched, self.places, self.declared = searched_arms(sweep), places(sweep), newest_declaration(sweep)
@@ -140,7 +140,7 @@ def _read(folder: Path, ended: Fate, manifest: _Manifest) -> Record:
     diverged = ended.state == "diverged"
     try:
         config, overrides, environment = read_config(folder), read_overrides(folder), read_environment(folder)
-        if folder.is_symlink():  # a run of another sweep, whose own config may declare another ablation
+        if folder.is_symlink():  # a link to a run in another sweep, whose config may declare a different ablation
             with suppress(FileNotFoundError, UnreadableFileError):
                 config = read_recorded(layout.frozen_config(folder))
             overrides = [str(line) for line in config.get("overrides") or overrides]
@@ -278,7 +278,7 @@ def _merge(first: Config | None, second: Config | None) -> Config | None:
 
 
 def _read_all_utterances(path: Path, sets: Mapping[str, SetResult]) -> list[UtteranceRow]:
-    """Read an utterance table. Raises UnreadableFileError for repeated rows, or if the summary has another count."""
+    """Read an utterance table. Raises UnreadableFileError if rows are repeated or their number is wrong."""
     utterances = read_utterances(path)
     for name, result in sets.items():
         rows, expected = [row["id"] for row in utterances if row["set"] == name], result.utterances
@@ -315,7 +315,7 @@ GROWING = (layout.METRICS, layout.LOSSES, layout.TRANSCRIPTS)
 def damage(folder: Path) -> str | None:
     """Describe the damage to a run's files in one line; None for an intact or missing run.
 
-    Raises UsageError if a file cannot be read at the moment, for example without permission, but may be intact.
+    Raises UsageError if a file cannot be read at the moment, for example for lack of permission, but may be intact.
     """
     try:
         status = status_of(folder)

@@ -59,7 +59,7 @@ def logarithmic(sweep: Path) -> frozenset[str]:
 
 @dataclass(frozen=True)
 class Look:
-    """One look of a user at a sweep's results.
+    """One look by a user at a sweep's results.
 
     - when: time in UTC, as ISO 8601; arms: number of seeds of each arm
     - runs: hash of the ids of the compared runs; complete: whether all declared runs had ended

@@ -1,4 +1,4 @@
-"""Start a run's ranks with torchrun, without its failure report, because the first failing rank prints the reason."""
+"""Start a run's ranks with torchrun, but hide its failure report, because the first failing rank prints the reason."""
 
 import logging
 import os

@@ -1,6 +1,6 @@
-"""Start and end runs at Weights & Biases, even if its server does not answer.
+"""Start and end runs on Weights & Biases, even if its server does not answer.
 
-Runs are online if the user has a login, and otherwise offline; WANDB_MODE overrides this choice. Functions import
+Runs are online if the user is logged in, and offline otherwise; WANDB_MODE overrides this choice. Functions import
 wandb themselves, because commands load this module even if they log nothing.
 """
 
@@ -38,7 +38,7 @@ LONGEST_TAG = 64  # maximum number of characters that W&B accepts in a tag
 
 
 def mode() -> Mode:
-    """Return WANDB_MODE if set, else online if the user has a login, else offline. Raises UsageError if invalid."""
+    """Return WANDB_MODE if set, else online if logged in, else offline. Raises UsageError if WANDB_MODE is invalid."""
     chosen = os.environ.get("WANDB_MODE")
     if not chosen:
         return "online" if _has_login() else "offline"
@@ -153,7 +153,7 @@ def sync_command(folders: Sequence[Path]) -> str | None:
 
 
 def in_percent(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Convert the error rates among the values to percent. Their keys end with a metric, as in final/test-clean/wer."""
+    """Convert the error rates to percent. Their keys end with a metric's name, as in final/test-clean/wer."""
     return {key: 100 * value if _is_rate(key) else value for key, value in values.items()}
 
 
@@ -168,7 +168,7 @@ def _is_rate(key: str) -> bool:
 
 
 def list_tags(folder: Path, overrides: Sequence[str]) -> list[str]:
-    """Return a run's overrides that vary in its sweep, or all of them outside a sweep, if short enough for W&B tags."""
+    """Return the overrides that vary in a run's sweep (all, outside a sweep) and are short enough for W&B tags."""
     try:
         arms = [arm["overrides"] for arm in read_sweep(folder.parent).get("arms", [])]
     except (FileNotFoundError, UnreadableFileError):

@@ -28,7 +28,7 @@ from asr_verdicts.files import write, write_json
 
 @dataclass(frozen=True)
 class FrozenArm:
-    """An arm with its composed config, which later edits of config files do not change.
+    """An arm with its composed config, which later edits to config files do not change.
 
     config: file to which `write` saves the config. folder: the run folder. gpus: number of GPUs; None means one per
     rank if the machine has any. ranks: number of processes that train together. overrides: Hydra overrides of the arm.
@@ -54,7 +54,7 @@ class FrozenArm:
         return tuple(word for word in self.overrides if not word.startswith("seed="))
 
     def write(self) -> None:
-        """Write the config to its file, which identifies the arm even if it never starts."""
+        """Write the config to its file, which identifies the arm even if the arm never starts."""
         self.config.parent.mkdir(parents=True, exist_ok=True)
         write(self.config, OmegaConf.to_yaml(self.cfg, resolve=True))
 
@@ -139,7 +139,8 @@ def list_arms(batch: Sequence[Words], compose: Compose) -> list[list[str]]:
     """Return the overrides of every run, which combine each element of `batch` with each listed arm.
 
     batch: overrides of each combination of varied values, such as seeds. An arm's overrides take precedence. Runs are
-    ordered by combination: if the sweep stops early, all arms have the same seeds. Raise UsageError for a bad list.
+    ordered by combination, so that all arms have the same seeds if the sweep stops early. Raise UsageError if the list
+    of arms is invalid.
     """
     arms = read_arms(cast(Config, OmegaConf.to_container(compose(batch[0])))[LIST])
     if not arms:
@@ -157,7 +158,7 @@ def list_arms(batch: Sequence[Words], compose: Compose) -> list[list[str]]:
             raise UsageError(f"arm {arm.name}: {one_line(error)}") from error
         other = names.setdefault(json.dumps(composed, sort_keys=True, default=str), arm.name)
         if other != arm.name:
-            raise UsageError(f"{LIST}: {other} and {arm.name} are the same experiment; expected a change in each arm")
+            raise UsageError(f"{LIST}: {other} and {arm.name} are the same experiment; expected arms that differ")
     return [_together(words, arm) for words in batch for arm in arms]
 
 

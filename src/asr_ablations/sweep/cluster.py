@@ -36,12 +36,12 @@ PASSED_ON = ("ASR_ABLATIONS_", "MKL_", "OMP_", "PYTORCH_", "TORCH", "WANDB_")
 ANSWER = 5.0
 """Seconds to wait for a connection, and for a worker to answer before it is killed."""
 GOING_DOWN = 5.0
-"""Seconds to wait after a signal has ended an arm. If the machine shuts down then, Ray restarts the arm elsewhere."""
+"""Seconds to wait after a signal has ended an arm. If the machine is shutting down, Ray restarts the arm elsewhere."""
 STOPPED_EXIT_CODE = 128 + signal.SIGTERM
 
 
 class Cluster(Places):
-    """Runs arms on Ray. The first arm opens a local Ray or a cluster connection, which the command's end closes.
+    """Runs arms on a local Ray or a Ray cluster, which is connected from the first arm until the command ends.
 
     address: address of the cluster; None starts a local Ray. jobs: maximum number of arms at a time; None allows as
     many as fit. per_gpu: number of arms that share a GPU. cpus: number of CPUs and threads of each rank. retries:
@@ -82,7 +82,7 @@ class Cluster(Places):
         return RemoteArm(options, self.script, arm, Path.cwd(), environment, self.cpus * arm.ranks)
 
     def _check_fit(self, arm: FrozenArm, wanted: Mapping[str, float]) -> None:
-        """Raise UsageError if an arm is too large for a local Ray. A cluster may get a larger machine, so only warn."""
+        """Raise UsageError if an arm is too large for a local Ray; only warn on a cluster, which may grow."""
         machines = [node["Resources"] for node in ray.nodes() if node["Alive"]]
         cpus, gpus = wanted["num_cpus"], wanted["num_gpus"]
         if any(machine.get("CPU", 0) >= cpus and machine.get("GPU", 0) >= gpus for machine in machines):
@@ -114,7 +114,7 @@ def connect(address: str | None) -> None:
             with held_back():
                 ray.init(log_to_driver=False, logging_level=logging.ERROR, **options)
             break
-        except Exception as error:  # some of Ray's processes have 15 seconds to start, too few on a busy machine
+        except Exception as error:  # Ray's processes have only 15 seconds to start, not enough on a busy machine
             ray.shutdown()
             if not attempts_left:
                 raise UsageError(f"hydra.launcher.address={options['address']}: {reason(error)}") from error
@@ -159,7 +159,7 @@ class Worker:
         self._stopped = False
 
     def begin(self) -> None:
-        """Do nothing. If this call returns, the actor has a machine."""
+        """Do nothing. Once this call has returned, the actor has a machine."""
 
     def run(self, script: Path, arm: FrozenArm, folder: Path, environment: Mapping[str, str], threads: int) -> int:
         """Run the arm and return its exit code. folder: working directory of the command, for relative paths."""
@@ -245,6 +245,6 @@ class RemoteArm:
 
 
 def reason(error: BaseException) -> str:
-    """Return the line of a Ray error with the cause: the last line for an error in a worker, otherwise the first."""
+    """Return the line of a Ray error that names the cause: the last line for a worker's error, otherwise the first."""
     lines = str(error).strip().splitlines() or [type(error).__name__]
     return lines[-1 if isinstance(error, RayTaskError) else 0]

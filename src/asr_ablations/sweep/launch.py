@@ -47,7 +47,7 @@ def freeze(configs: Sequence[DictConfig], constant: Collection[str] | None = Non
             if "force" in cfg:
                 cfg.force = False
         record = Run(cfg, fingerprint, constant)
-        record.status()  # raises UsageError for a folder with another config
+        record.status()  # raises UsageError if the folder has a different config
         arms.append(freeze_arm(record))
     return arms
 
@@ -65,7 +65,7 @@ def run(
 
     Equal arms, which a search may propose, run only once. Raise ArmsFailedError if a signal stopped the sweep, and
     DetachedError if the arms continue after this command. metadata: how the sweep was started, for the manifest.
-    timeout: minutes until an arm is killed; None disables it. show: dotted name of a function that prints the results.
+    timeout: minutes after which an arm is killed, or None. show: dotted name of a function that prints the results.
     """
     different = list({arm.id: arm for arm in arms}.values())
     if timeout is not None and not (is_number(timeout) and timeout > 0):

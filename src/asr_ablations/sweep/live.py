@@ -1,4 +1,4 @@
-"""Show the arms of a sweep while they run (a table, or one line per change without a terminal), and at the end."""
+"""Show a sweep's arms while they run (as a table, or without a terminal as one line per change) and at the end."""
 
 from collections.abc import Collection, Sequence
 from contextlib import AbstractContextManager
@@ -26,7 +26,7 @@ from asr_verdicts.terminal import console
 
 
 def make_table(title: str, columns: Sequence[str], left: Collection[str] = ("arm", "status")) -> Table:
-    """Make an empty table. columns: column titles. left: titles of left-aligned columns; others are right-aligned."""
+    """Make an empty table. columns: column titles. left: titles of left-aligned columns; the rest are right-aligned."""
     table = Table(title=title, title_justify="left")
     for column in columns:
         table.add_column(column, justify="left" if column in left else "right", overflow="fold")
@@ -34,7 +34,7 @@ def make_table(title: str, columns: Sequence[str], left: Collection[str] = ("arm
 
 
 def print_arms(folders: Sequence[Path]) -> None:
-    """Print one line per run folder with the arm's status and error rates, then how to compare the arms."""
+    """Print one line per run folder with the arm's status and error rates, then the command that compares the arms."""
     terminal = console()
     table = make_table("arms", ["arm", "status", "validation WER %", "WER % of the test sets", "train s", "parameters"])
     rows = [_cells(folder) for folder in folders]

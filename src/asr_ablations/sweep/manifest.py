@@ -28,7 +28,7 @@ def write_manifest(sweep: Path, arms: Sequence[FrozenArm], metadata: Json) -> No
     """Write the arms' configs, and record the arms, this launch and the newest declaration in the manifest.
 
     A sweeper that launches several batches calls this for each batch. Calls with equal `started` and `command` in
-    their metadata count as one launch. The metadata `search` tells whether earlier results determine the next arms.
+    their metadata count as one launch. The entry `search` tells whether earlier results determine the next arms.
     """
     for arm in arms:
         arm.write()
@@ -52,7 +52,7 @@ def _declared(cfg: DictConfig) -> object:
 
 
 def keep_declaration(sweep: Path, cfg: DictConfig) -> None:
-    """Record an arm's declaration in the manifest, because a launch with an ended plan does not write a manifest."""
+    """Record an arm's declaration in the manifest, because a launch whose plan has ended does not write one."""
     if (declared := _declared(cfg)) is not None:
         with _lock(sweep):
             write_json(sweep / SWEEP, {**_read_manifest(sweep), ABLATION: declared})
@@ -90,4 +90,4 @@ def _read_manifest(sweep: Path) -> Json:
 def _lock(sweep: Path) -> AbstractContextManager[None]:
     """Return a context manager that keeps other launches from writing the manifest."""
     (sweep / LEASES).mkdir(parents=True, exist_ok=True)
-    return one_at_a_time(sweep / LEASES / f"{SWEEP}.lock", f"{sweep}: waits for another launch")
+    return one_at_a_time(sweep / LEASES / f"{SWEEP}.lock", f"{sweep}: waiting for another launch")

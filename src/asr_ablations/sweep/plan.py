@@ -1,4 +1,4 @@
-"""Estimate the cost of a sweep from a few measured steps of every arm on this machine, without training it."""
+"""Estimate the cost of a sweep from a few measured steps of every arm on this machine, without training the arms."""
 
 import math
 from collections.abc import Sequence

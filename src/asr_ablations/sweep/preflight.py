@@ -72,9 +72,9 @@ def check_declarations(configs: Sequence[DictConfig]) -> None:
 
 
 def fingerprints(configs: Sequence[DictConfig]) -> list[str]:
-    """Check each arm, and return the fingerprint of its data. Raise UsageError with the overrides of a wrong arm.
+    """Check each arm, and return the fingerprint of its data. Raise UsageError with the overrides of an invalid arm.
 
-    Missing corpora are generated. Arms that all have results are not built, because they were checked before they ran.
+    Missing corpora are generated. If all arms have results, none is built, because all were checked before they ran.
     """
     if all(map(is_training, configs)) and (runs := find_finished_runs(configs)) is not None:
         return [run.fingerprint for run in runs]
@@ -89,7 +89,7 @@ def ask_wandb(arms: Sequence[FrozenArm]) -> None:
 
 
 def check_arms(configs: Sequence[DictConfig]) -> list[str]:
-    """Check each arm, and return the fingerprint of its data. Needs a subprocess, because this imports torch."""
+    """Check each arm, and return the fingerprint of its data. Call this in a subprocess, because it imports torch."""
     by_data: dict[str, str] = {}
     results: list[str] = []
     for cfg in configs:
@@ -143,7 +143,7 @@ def _warn_of_confounds(configs: Sequence[DictConfig]) -> list[str]:
     if not factor or runs[0].config.get(LIST) or not (beyond := confounds(runs, factor, differing_beyond_seeds(runs))):
         return []
     keys, allowed = ", ".join(beyond), " ".join(f"--allow {key}" for key in beyond)
-    return [f"warning: ablation.factor={', '.join(factor)}: the arms differ in {keys}, too: `compare` needs {allowed}"]
+    return [f"warning: ablation.factor={', '.join(factor)}: the arms also differ in {keys}: `compare` needs {allowed}"]
 
 
 def format_differences(differences: Sequence[ArmDifference]) -> list[str]:

@@ -14,16 +14,16 @@ from asr_ablations.sweep.arm import ELSEWHERE, QUEUED, STOPPED, WAITING, FrozenA
 from asr_ablations.tools.signals import stopping_signals
 
 POLL = 0.1
-"""Seconds between two polls of the processes."""
+"""Seconds between polls of the processes."""
 RETRY = 5.0
-"""Seconds between two checks of an arm that another launcher is running."""
+"""Seconds between checks of whether another launcher is still running an arm."""
 
 
 class Process(Protocol):
     """A started arm.
 
-    begun: whether the arm runs; false while it waits for a machine. seconds: running time. failure: reason why the arm
-    ended if the exit code does not explain it. place: where the arm runs or waits; "" on this machine.
+    begun: whether the arm has started; false while it is waiting for a machine. seconds: running time. failure: reason
+    why the arm ended, if the exit code does not explain it. place: where the arm runs or waits; "" on this machine.
     """
 
     @property
@@ -72,10 +72,10 @@ class DetachedError(Exception):
 
 
 class Runner:
-    """Starts the arms in order. If the sweep is stopped early, all arms then have the same seeds.
+    """Starts the arms in order, so that all arms have the same seeds if the sweep is stopped early.
 
-    No arm overtakes an arm that waits for several GPUs, which might otherwise wait forever. timeout: minutes after
-    which an arm is killed; None disables the limit. fail_fast: whether all arms are stopped when one fails.
+    No arm overtakes an arm that is waiting, because an arm with several GPUs might then wait forever. timeout: minutes
+    after which an arm is killed; None disables the limit. fail_fast: whether all arms are stopped when one fails.
     """
 
     def __init__(self, arms: Sequence[FrozenArm], places: Places, *, timeout: float | None, fail_fast: bool) -> None:
@@ -122,7 +122,7 @@ class Runner:
             self._running[index] = process
 
     def _still_elsewhere(self, state: State) -> bool:
-        """Return whether another launcher still runs the arm or has finished it. Check only every RETRY seconds."""
+        """Return whether another launcher is running or has finished the arm. Test at most once every RETRY seconds."""
         if time.monotonic() < state.not_before:
             return True
         _skip_if_ended(state)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 BEST = "best.yaml"
 """File in the sweep folder that describes the best run so far."""
 Launch = Callable[[Sequence[Sequence[str]], int], Sequence[JobReturn]]
-"""Function that runs one arm for each list of overrides, in parallel. The second argument numbers the first run."""
+"""Function that runs one arm for each list of overrides, in parallel. The second argument is the first run's number."""
 
 
 class Space(NamedTuple):
@@ -91,7 +91,7 @@ def _distribution(override: Override) -> "optuna.distributions.BaseDistribution"
 def search(
     space: Space, draw: "optuna.samplers.BaseSampler", launch: Launch, *, trials: int, at_once: int, maximise: bool
 ) -> list[Any]:
-    """Run a search and return its trials. The same seed proposes the same runs, so the same command continues a search.
+    """Run a search and return its trials. The same seed leads to the same runs, so the same command continues a search.
 
     draw: the sampler. at_once: number of runs proposed together. A run that fails ends the search, because the next
     proposals depend on its result.

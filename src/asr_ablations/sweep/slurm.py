@@ -32,7 +32,7 @@ TASK = "slurm_task"
 OUTPUT = ".slurm"
 """Subfolder of the sweep folder for Slurm's own output for each task."""
 SECONDS = 2.0
-"""Seconds between two calls of squeue, because Slurm's controller serves many users. One call covers all jobs."""
+"""Minimum seconds between calls of squeue, because Slurm's controller serves many users. One call covers all jobs."""
 ANSWER = 60
 """Seconds after which a Slurm command counts as failed."""
 BEFORE_THE_LIMIT = int(GRACE) + 60
@@ -98,7 +98,7 @@ class Slurm(Places):
         self._looked = -math.inf
 
     def start(self, arm: FrozenArm) -> "SlurmArm":
-        """Attach to an arm's task if it is queued or running. Otherwise queue the arm and others of the same size."""
+        """Attach to an arm's task if it is queued or running. Otherwise queue the arm with all others of its size."""
         self._to_start.pop(arm.id, None)
         if (task := self._find_task(arm)) is None:
             alike = [
@@ -132,7 +132,7 @@ class Slurm(Places):
         return task if self.look_up(task)[0] in (*WAITS, *GOES_ON) else None
 
     def look_up(self, task: str) -> tuple[str, str]:
-        """Return a task's Slurm state, and Slurm's reason why it waits. If squeue fails, use its previous output."""
+        """Return a task's Slurm state and the reason why it is waiting. If squeue fails, use its previous output."""
         if time.monotonic() - self._looked > SECONDS:
             words = ("--array", f"--user={getuser()}", "--states=all", "--noheader", "--format=%F_%K|%T|%r")
             listed = _slurm("squeue", *words)
@@ -196,7 +196,7 @@ class Slurm(Places):
         from asr_ablations.sweep.plan import estimate_minutes
 
         limit = estimate_minutes(arms, self.cpus * arms[0].ranks) + math.ceil(BEFORE_THE_LIMIT / 60)
-        print(f"time limit of a job: {limit} minutes, from a few measured steps of the arms here", flush=True)
+        print(f"time limit of a job: {limit} minutes, estimated from a few training steps on this machine", flush=True)
         return limit
 
     def _gpus(self, arm: FrozenArm) -> int:
@@ -223,7 +223,7 @@ class SlurmArm:
 
     @property
     def place(self) -> str:
-        """The task's number, with Slurm's reason while the task waits."""
+        """The task's number, with Slurm's reason while the task is waiting."""
         state, reason = self.places.look_up(self.job)
         return f"job {self.job}" + (f" ({reason})" if state in WAITS and reason not in ("", "None") else "")
 

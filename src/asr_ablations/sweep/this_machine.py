@@ -40,7 +40,7 @@ class Slots:
     taken: dict[object, list[str]] = field(default_factory=dict)
 
     def free_gpus(self, gpus: int | None, ranks: int = 1) -> list[str] | None:
-        """Return the least loaded GPUs for an arm, or None if it must wait. gpus: number; None means one per rank."""
+        """Return the least loaded GPUs for an arm, or None if it must wait. gpus: how many; None means one per rank."""
         gpus = min(ranks, len(self.gpus)) if gpus is None else gpus
         if len(self.taken) >= self.jobs:
             return None
@@ -60,15 +60,15 @@ class Slots:
 
 
 AUTO = "auto"
-"""Value of per_gpu that lets as many arms share a GPU as fit into its memory."""
+"""Value of per_gpu that lets as many arms share a GPU as fit in its memory."""
 
 
 def machine_slots(jobs: int | None, per_gpu: int | str, arms: Sequence[FrozenArm]) -> Slots:
     """Return this machine's slots for the given arms.
 
     per_gpu: number of arms that share a GPU; "auto" measures the arms' memory. jobs: number of arms at a time. By
-    default, arms fill the GPUs, or on a CPU the cores, with one thread for each rank, if the memory suffices. This
-    gives the highest total speed on a CPU, and the results do not depend on the machine's cores or on other arms.
+    default, arms fill the GPUs. On a CPU, they fill the cores as far as the memory allows, with one thread per rank.
+    This gives the highest total speed, and makes results independent of the number of cores and of other arms.
     """
     if jobs is not None:
         whole("hydra.launcher.jobs", jobs, 1)
@@ -121,9 +121,9 @@ class Machine(Places):
         available = len(slots.gpus)
         for arm in arms:
             if arm.gpus is not None and arm.gpus > available:
-                raise UsageError(f"arm {arm.name}: gpus={arm.gpus}, this machine has {available}")
+                raise UsageError(f"arm {arm.name}: gpus={arm.gpus}, but this machine has {available}")
             if arm.gpus is None and 0 < available < arm.ranks:
-                message = f"arm {arm.name}: ranks={arm.ranks}, this machine has {available} GPUs; expected gpus=0"
+                message = f"arm {arm.name}: ranks={arm.ranks}, but this machine has {available} GPUs; expected gpus=0"
                 raise UsageError(message)
 
     def start(self, arm: FrozenArm) -> "ArmProcess | None":
@@ -144,8 +144,8 @@ Started: TypeAlias = tuple[int, Callable[[], int | None]]
 class ArmProcess:
     """A running arm, in a process forked from a server that has loaded torch, or in a new interpreter.
 
-    The process leads its own session, in which it and its children can be stopped together. settings: environment
-    variables. threads: threads of all ranks together. fork: whether to fork; several ranks always get an interpreter.
+    The process is a session leader, so that it and its children can be stopped together. settings: environment
+    variables. threads: number of threads of all ranks together. fork: whether to fork an arm with a single rank.
     """
 
     begun = True
@@ -181,7 +181,7 @@ class ArmProcess:
         try:
             os.killpg(self.pid, number)
         except (ProcessLookupError, PermissionError):
-            # the process has ended, or does not lead its session yet
+            # the process has ended, or is not yet a session leader
             if self.exit_code() is None:
                 os.kill(self.pid, number)
 

@@ -56,7 +56,7 @@ def a_list(name: str, value: object) -> list[Any]:
 
 
 def a_path(name: str, value: object) -> str:
-    """Return the value if it is a non-empty string without control characters, because paths are printed."""
+    """Return the value if it is a non-empty string. Control characters are refused, because paths are printed."""
     if isinstance(value, str) and value and is_printable(value):
         return value
     raise choices(name, value, f"a path; quote a path that is a number: {name}=\"'{value}'\"")

@@ -23,7 +23,7 @@ from asr_verdicts.errors import UsageError
 VERSIONED = ("torch", "torchaudio", "soundfile", "numpy")
 """Libraries whose code affects samples, features or model outputs. Their versions are part of a key."""
 COUNTED = {*VERSIONED, *sys.stdlib_module_names}
-"""Packages whose source is not hashed, because their version identifies it or it does not affect results."""
+"""Packages whose source is not hashed, because a version identifies it or because it does not affect results."""
 
 
 def content_key(digits: int = 16, **parts: object) -> str:
@@ -77,7 +77,7 @@ def hash_files(files: Iterable[Path], root: Path) -> str:
 
 
 def dotted_name(cls: type) -> str:
-    """Return the full name of a class, with its module in front."""
+    """Return the full name of a class, including its module."""
     return f"{cls.__module__}.{cls.__qualname__}"
 
 

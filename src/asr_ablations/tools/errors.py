@@ -1,4 +1,4 @@
-"""Errors that the user or the machine caused: their one-line messages, exit codes, and missing packages."""
+"""Errors that the user or the machine caused, such as missing packages: their one-line messages and exit codes."""
 
 import errno
 import signal
@@ -15,7 +15,7 @@ LACK_OF_MEMORY = (
     *("out of memory", "can't allocate memory", "cannot allocate memory", "not enough memory", "std::bad_alloc"),
 )
 LIMITS = ("too many open files", "unable to open shared memory object", "can't start new thread")
-"""Phrases for system limits in the error messages of libraries."""
+"""Phrases in libraries' error messages that show that a system limit was reached."""
 
 
 def describe_system_error(error: OSError) -> str | None:
@@ -26,7 +26,7 @@ def describe_system_error(error: OSError) -> str | None:
 
 
 def choose_exit_code(error: OSError) -> int:
-    """Return 1 if the machine caused the error, or 2 if the input did, such as an unwritable folder."""
+    """Return 1 if the machine caused the error, or 2 if the user's input did, for example an unwritable folder."""
     return 1 if error.errno in DEVICE_ERRORS or error.filename is None else 2
 
 

@@ -52,7 +52,7 @@ def sha256(path: Path) -> str:
 
 PACKAGE = Path(__file__).resolve().parents[1]
 SOURCE = PACKAGE.parent
-CARRIED = PACKAGE / "repository"  # in an installed package, the copy of conf/, sweeps/ and the scripts (setup.py)
+CARRIED = PACKAGE / "repository"  # in an installed package: copies of conf/, sweeps/ and scripts (made by setup.py)
 REPOSITORY = CARRIED if CARRIED.is_dir() else SOURCE.parent
 CONF = REPOSITORY / "conf"
 SCRIPTS = REPOSITORY / "src"  # the entry scripts
@@ -94,7 +94,7 @@ def format_override(key: str, value: object) -> str:
 
 
 def expanded(path: str | Path, key: str = "") -> Path:
-    """Replace ~ in a path by the home folder. key: config key for error messages."""
+    """Replace ~ in a path with the home folder. key: config key for error messages."""
     typed = f"{key}={path}" if key else str(path)
     if not isinstance(path, (str, Path)) or (key and not str(path)):
         raise UsageError(f"{typed}: expected the path of a file or folder; quote a number twice: '\"{path}\"'")

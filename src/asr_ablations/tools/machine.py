@@ -46,7 +46,7 @@ def allow_files(workers: int) -> None:
 
 @contextmanager
 def one_at_a_time(path: Path, message: str) -> Iterator[None]:
-    """Hold a lock on the file at `path` within the context. Another process prints `message` and waits.
+    """Hold a lock on the file at `path` within the context. Other processes print `message` and wait.
 
     The lock is released if its owner dies. Each owner removes the file at the end. Raises OSError if the path is a
     symbolic link, or if the file system does not support locks.
@@ -80,7 +80,7 @@ def _open_lock(path: Path) -> int:
 
 
 def _is_at(path: Path, file: int) -> bool:
-    """Return whether the path still leads to this open file."""
+    """Return whether the path still refers to this open file."""
     try:
         return os.path.samestat(path.stat(), os.fstat(file))
     except FileNotFoundError:
@@ -155,7 +155,7 @@ def _set_thresholds(mapped: int, *trimmed: int) -> None:
 
 
 def visible_gpus() -> list[str]:
-    """Return the GPUs that this process may use. CUDA stays closed, because forked processes could not use it then."""
+    """Return the GPUs that this process may use. Do not open CUDA, because forked processes could then not use it."""
     if (names := os.environ.get("CUDA_VISIBLE_DEVICES")) is not None:
         return [name.strip() for name in names.split(",") if name.strip() not in ("", "-1")]
     return _ask_driver(lambda nvml: [str(number) for number in range(nvml.nvmlDeviceGetCount())])
@@ -190,7 +190,7 @@ def _ask_driver(question: Callable[[Any], list[Any]]) -> list[Any]:
 
 
 def mps_is_on() -> bool:
-    """Return whether NVIDIA's Multi-Process Service runs. Without it, processes on the same GPU take turns."""
+    """Return whether NVIDIA's Multi-Process Service is running. Without it, processes on the same GPU take turns."""
     return (Path(os.environ.get("CUDA_MPS_PIPE_DIRECTORY", "/tmp/nvidia-mps")) / "control").exists()
 
 

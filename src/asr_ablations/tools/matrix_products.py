@@ -17,7 +17,7 @@ ONEDNN = torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, "_li
 
 
 def linear(x: torch.Tensor, weights: torch.Tensor, bias: torch.Tensor | None = None) -> torch.Tensor:
-    """Return x (M, K) · weights (N, K)ᵀ + bias (N,), with shape (M, N), all of one type; on a CPU, no gradient."""
+    """Return x (M, K) · weights (N, K)ᵀ + bias (N,), with shape (M, N), all of one type; no gradient on a CPU."""
     applies = ONEDNN and x.dtype == torch.float32 and x.device.type == "cpu" and x.numel()
     if applies and not torch.compiler.is_exporting():
         result: torch.Tensor = torch.ops.mkldnn._linear_pointwise(x, weights, bias, "none", [], "")

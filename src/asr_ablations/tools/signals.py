@@ -23,8 +23,8 @@ STOPPED_EXIT_CODES = frozenset(128 + number for number in STOPPING)
 def held_back() -> contextlib.AbstractContextManager[None]:
     """Return a context manager in which this process and the processes that it starts do not receive stop signals.
 
-    `timeout` and a closed terminal signal the whole process group. If the server that forks the arms ended first, the
-    arms would count as dead, and Ctrl-C during the server's imports would print a traceback.
+    `timeout` and a closing terminal send signals to the whole process group. If the server that forks the arms ended
+    first, the arms would count as dead, and Ctrl-C during the server's imports would print a traceback.
     """
     return _mask(signal.SIG_BLOCK)
 
@@ -67,7 +67,7 @@ def stopping_signals() -> list[signal.Signals]:
 
 
 def interrupt(number: int, frame: FrameType | None) -> NoReturn:
-    """Raise KeyboardInterrupt. As the SIGINT handler of commands, this function distinguishes them from notebooks."""
+    """Raise KeyboardInterrupt. Commands, but not notebooks, have this function as their SIGINT handler."""
     raise KeyboardInterrupt
 
 
@@ -91,7 +91,7 @@ def handle_on_a_stack_of_their_own() -> None:
     """Handle the main thread's signals on a separate stack. As a side effect, crashes print a traceback.
 
     oneDNN's float32 matrix products on x86 (LSTMs on a CPU) point the stack register at the heap while they run, and a
-    signal handled there corrupts it (oneDNN issue 4845, in torch up to 2.11 at least).
+    signal handled there corrupts it (oneDNN issue 4845, in torch up to at least 2.11).
     """
     if not faulthandler.is_enabled():
         faulthandler.enable(2)  # this installs a separate stack, which Python's signal handlers also use
@@ -109,13 +109,13 @@ def when_gone(pid: int, started: float, then: Callable[[], None]) -> None:
 
 
 def end_with(pid: int, started: float) -> None:
-    """Exit immediately once another process, which needs this one's results, has ended, even if it was killed."""
+    """Exit immediately once the process that needs this one's results has ended, even if it was killed."""
     when_gone(pid, started, lambda: os._exit(1))
 
 
 def start_of(pid: int) -> float:
-    """Return a process's start time in seconds, on Linux since boot, because psutil's start time changes when the clock
-    is set. Raises psutil.NoSuchProcess.
+    """Return a process's start time in seconds. On Linux, it counts from the boot, because psutil's start time changes
+    when the clock is adjusted. Raises psutil.NoSuchProcess.
     """
     try:
         # the name in parentheses may contain anything; the start time is field 22, the 20th after the name

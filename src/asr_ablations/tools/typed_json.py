@@ -1,4 +1,4 @@
-"""Convert JSON to dataclasses, with a check of every field's type, and dataclasses to JSON."""
+"""Convert JSON to dataclasses, checking the type of every field, and dataclasses to JSON."""
 
 from collections.abc import Mapping
 from dataclasses import MISSING, fields, is_dataclass

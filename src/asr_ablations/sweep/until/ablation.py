@@ -67,7 +67,7 @@ def run_until(
     first = compose(runs[0])
     check(first)
     wanted: UntilVerdict = build(first.until)()
-    wanted.stated_margin()  # refuses a missing margin before anything takes time
+    wanted.stated_margin()  # refuses a missing margin before the slow work starts
     seeds: Sequence[int] = named or [int(first.seed)]
     first_seed, as_trained = seeds[0], _plain(compose)
 
@@ -80,7 +80,7 @@ def run_until(
         return sum(cost.seconds for cost in costs) / len(costs) / 3600 / places.jobs
 
     def plan_in(folder: Path, seeds: Sequence[int], compose: Compose) -> Planned:
-        """Make a folder's plan. Do not measure the hours of a run again, because that could change a frozen plan."""
+        """Make a folder's plan. If it is frozen, do not measure the hours per run again, which could change it."""
         frozen = read_plan(folder)
         if wanted.hours is None:
             most = wanted.most_seeds(len(arms), None)
@@ -141,7 +141,7 @@ def _plain(compose: Compose, sweep: str | None = None) -> Compose:
 def _choose_folder(
     folder: Path, seeds: Sequence[int], plan_in: Callable[[Path, Sequence[int]], Planned]
 ) -> tuple[Path, Sequence[int]]:
-    """Return the first of <folder>, <folder>.2, … that has no other plan, and seeds that no earlier plan has used."""
+    """Return the first of <folder>, <folder>.2, … without a different plan, and seeds that no earlier plan has used."""
     used: set[int] = set()
     candidate, number = folder, 1
     while True:
@@ -179,7 +179,7 @@ def run_rounds(
             write_json(folder / STANDING, standing(plan, course))
         if course.ended:
             return planned_runs
-        # ordered by seed: if the sweep is stopped early, all arms have the same seeds
+        # ordered by seed, so that all arms have the same seeds if the sweep is stopped early
         missing = [
             compose([*arm.overrides, f"seed={seed}"])
             for seed in plan.seeds
@@ -309,7 +309,7 @@ def print_end(verdicts: Sequence[Verdict], course: Course, planned: Planned, fol
             console().print(Text(line, style=VERDICT_STYLES.get(verdict.outcome, "")), soft_wrap=True)
     runs = sum(course.runs(planned.plan).values())
     whole = planned.plan.most * len(planned.plan.arms)
-    print(f"{runs} runs; {planned.plan.most} seeds of every arm would have been {whole}")
+    print(f"{runs} runs; {planned.plan.most} seeds of every arm would have taken {whole}")
     print(f"{typed('compare', folder)} shows the details")
 
 

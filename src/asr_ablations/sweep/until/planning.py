@@ -63,13 +63,13 @@ def make_plan(variants: Sequence[ArmConfigs], seeds: Sequence[int], most: int, w
     check_comparable(metric, runs)
     for target in declared.targets:
         metric.check_target(target)
-    corpora: list[Corpus] = [build(variant.first.data) for variant in variants]  # data=manifest lacks set names
+    corpora: list[Corpus] = [build(variant.first.data) for variant in variants]  # a manifest's config has no set names
     validation = [] if metric.is_rate else [name for corpus in corpora for name in corpus.validation[:1]]
     sets = dict.fromkeys([*validation, *(name for corpus in corpora for name in corpus.test)])
     primary = primary_set(declared.set, list(sets))
     asked = questions(arms, baseline, layout.factor, declared.contrasts)
     if not asked:
-        raise UsageError("until=verdict: there is one arm; expected a sweep of two or more, one of them the baseline")
+        raise UsageError("until=verdict: there is only one arm; expected two or more, one of them the baseline")
     if not primary:
         raise UsageError("until=verdict: the arms have no test set; expected one in data.test, or metric=loss")
     margin = wanted.stated_margin()
@@ -127,7 +127,7 @@ def forecast(planned: Planned, cfg: DictConfig, outputs: Path) -> list[str]:
     )
     noise = _noise(planned, cfg, outputs)
     if noise is None:
-        return [head, "no earlier sweep on this test set shows how much seeds vary"]
+        return [head, "no earlier sweep on this test set shows how much results vary between seeds"]
     level = plan.alpha / len(plan.contrasts)
     in_points = math.expm1(plan.margin) * noise.mean if scale is RELATIVE else plan.margin
     equal = seeds_to_equal(in_points, noise.deviation, level)
@@ -137,12 +137,12 @@ def forecast(planned: Planned, cfg: DictConfig, outputs: Path) -> list[str]:
         head,
         f"seeds move the {metric.label} by {metric.text(noise.deviation)} {metric.amount} (standard deviation; "
         f"{noise.runs} earlier runs of {noise.arms} arms on this test set)",
-        f"equivalence within {margin} takes about {equal} seeds per arm; {plan.most} detect {metric.text(detectable)} "
-        f"{metric.amount} or more",
+        f"equivalence within {margin} takes about {equal} seeds per arm; {plan.most} seeds detect "
+        f"{metric.text(detectable)} {metric.amount} or more",
     ]
     if equal > plan.most:
         lines.append(
-            f"so equal arms will mostly end undecided: use a wider margin, more seeds (until.seeds={equal}), or more "
+            f"equal arms will mostly end undecided: use a wider margin, more seeds (until.seeds={equal}), or more "
             "test speakers if they are the limit (data.test_speakers)"
         )
     return lines
