@@ -9,7 +9,7 @@ from asr_verdicts.errors import choices
 from asr_verdicts.verdict import Question
 
 FORMS = (
-    f"{FACTORIAL}, a factor (its main effect), two factors as a:b (their interaction), or a factor within a choice of "
+    f"{FACTORIAL}, a factor (its main effect), two factors as a:b (their interaction), or a factor at one choice of "
     "the other, as in 'order | norm=none'"
 )
 
@@ -20,7 +20,7 @@ def questions(arms: Sequence[Named], baseline: Named, factor: Sequence[str], dec
     declared: value of `ablation.contrasts`. If it is empty and the arms cross two factors, there is a question for
     every effect.
 
-    Raises UsageError for a contrast that these arms cannot answer.
+    Raises UsageError if the arms do not allow a declared contrast.
     """
     crossed = _Crossed.of(arms, baseline, factor)
     if crossed is None:
