@@ -121,7 +121,7 @@ def assign(records: Records, options: Options, layout: Layout[Arm] | None = None
 
 
 def lay_out_by_factor(runs: Sequence[AnyRun], options: Options) -> Layout[Choice[AnyRun]]:
-    """Group runs by the declared factor or the only differing key or group. Raises ConfoundedError if others differ."""
+    """Group runs by the declared factor or the only key that differs. Raises ConfoundedError if more keys differ."""
     declared = declaration(runs)
     differ, factor, overruled = find_or_check_factor(runs, declared, options.allow)
     return Layout(declared, factor, differ, overruled, group(runs, factor, list(differ)), declared.baseline)

@@ -28,7 +28,7 @@ class Description:
 
 
 def one_arm(arms: Sequence[Arm]) -> bool:
-    """Return whether there is only one arm, with several finished runs, so that only its spread can be measured."""
+    """Return whether there is only one arm, with several finished runs, so that only the spread over seeds is measured."""
     return len(arms) == 1 and len(arms[0].runs) > 1
 
 

@@ -43,7 +43,7 @@ class Course:
 
     - plan: the plan; None if the sweep has no plan
     - sets: test sets with planned looks
-    - verdicts: final or latest verdict on each question that was tested
+    - verdicts: latest verdict on each question that was tested, which may be final
     - missing: seeds that the next look needs but that have no result yet, by arm; empty if the plan has ended
     """
 

@@ -85,7 +85,7 @@ class SetResult(Rates):
 class Summary:
     """The results of a run, stored as summary.json. Times are in seconds, memory in bytes, and rates are fractions.
 
-    - seconds: wall-clock time of each phase
+    - seconds: wall-clock time of training and evaluation
     - phase_seconds: time spent in setup, train, validate, decode, checkpoint and evaluate, by phase
     - launch_seconds: time from the start of the launcher to the end of the first training step
     - metrics: last row of metrics.csv
