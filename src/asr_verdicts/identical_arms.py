@@ -77,7 +77,7 @@ def _pairs(one: Arm, other: Arm) -> list[tuple[Record, Record]]:
 
 
 def _same_config(*runs: Record) -> bool:
-    """Return whether runs have equal configs except `seeds`. If not, equal results show that an option had no effect."""
+    """Return whether runs have equal configs except `seeds`. If not, equal results show that an option did nothing."""
     first, other = ({key: leaf for key, leaf in run.content.items() if not within(key, ["seeds"])} for run in runs)
     return first == other
 

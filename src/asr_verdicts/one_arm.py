@@ -28,7 +28,7 @@ class Description:
 
 
 def one_arm(arms: Sequence[Arm]) -> bool:
-    """Return whether there is only one arm, with several finished runs, so that only the spread over seeds is measured."""
+    """Return whether there is only one arm, with several finished runs, to measure the spread over seeds."""
     return len(arms) == 1 and len(arms[0].runs) > 1
 
 
