@@ -62,7 +62,7 @@ class Result:
 
     @property
     def scored(self) -> str:
-        """A sentence on how the texts were normalised before scoring; "" for training runs."""
+        """A sentence that states how the transcripts were normalised before scoring; "" for training runs."""
         return _as_arguments(self.comparison.scored)
 
     def table(self) -> Table:
@@ -109,7 +109,7 @@ class Result:
         return f"{table}{self._figure()}{sentences}{footer}"
 
     def _figure(self) -> str:
-        """Draw the differences and their intervals as SVG; return "" if intervals or matplotlib are missing."""
+        """Draw the differences and their intervals as SVG; return "" if there is no interval or no matplotlib."""
         if not any(verdict.interval for verdict in self.verdicts):
             return ""
         try:
@@ -145,7 +145,7 @@ def compare(
 
     - systems: dict from system name to hypotheses, which are a file, a glob pattern, a list of transcripts, or a dict
       from utterance id to transcript. For several seeds, use a list of such values, one per seed.
-    - references: reference transcripts in the same forms; None if the hypothesis files contain them
+    - references: reference transcripts as a file, a list or a dict; None if the hypothesis files contain them
     - speakers: speaker of each utterance: a list in the order of the transcripts, a dict by id, or an utt2spk file
     - speaker_of: regular expression whose first group matches the speaker in an utterance id
     - normalise (or normalize): text normalisation before scoring: none, case, punctuation or whisper
@@ -154,7 +154,7 @@ def compare(
     - missing: how to handle ids that differ between hypotheses and references: refuse, empty or skip
     - seeds: number of seeds per system, if it was fixed before any result was seen
     - looks: whether seeds are added after looking at results. The interval is then valid however often you look.
-    - margin: largest difference that would not matter: 0.5 for half a point, "5%" for 5 % of the baseline's rate
+    - margin: largest difference that would not matter: 0.5 for half a point of WER, "5%" for 5 % of the baseline's rate
     - metric: error rate to compare: wer, cer or cer_longer
     - format: file format, such as trn or ctm, if it cannot be recognised
     - set: name of the test set, for reports
@@ -164,7 +164,7 @@ def compare(
     if not isinstance(systems, Mapping) or not systems:
         given = "an empty one" if isinstance(systems, Mapping) else f"a {type(systems).__name__}"
         raise UsageError(
-            f"systems: expected a dict of hypotheses by name, as {{'base': [...], 'mine': [...]}}, not {given}"
+            f"systems: expected a dict of hypotheses by name, such as {{'base': [...], 'mine': [...]}}, not {given}"
         )
     try:
         spoken = None if references is None else texts_of(references, "references", format, references=True)

@@ -1,4 +1,4 @@
-"""Group runs with the same choice of the factor under test into arms, and name the arms."""
+"""Group runs with the same choice for the factor under test into arms, and name the arms."""
 
 import json
 import re
@@ -14,10 +14,10 @@ from asr_verdicts.record import FINGERPRINT, SYSTEM, AnyRun, ConfiguredRun, Reco
 
 @dataclass(frozen=True)
 class Arm:
-    """An arm: runs with the same choice of the factor under test, usually with different seeds.
+    """An arm: runs with the same choice for the factor under test, usually with different seeds.
 
     - runs: finished runs
-    - diverged: runs that stopped because the loss was not finite. They count as results with a WER of 100 %.
+    - diverged: runs that stopped because the loss was NaN or infinite. They count as results with a WER of 100 %.
     - absent: runs without a result, such as failed or missing runs
     - levels: the arm's choices, by config key or group
     """
@@ -54,7 +54,7 @@ AnArm = TypeVar("AnArm", bound=Named)
 
 @dataclass(frozen=True)
 class Choice(Generic[AnyRun]):
-    """A choice of the factor under test, with its runs, which may not have started yet."""
+    """A choice for the factor under test, with its runs, which may not have started yet."""
 
     levels: dict[str, str]
     runs: list[AnyRun]
@@ -67,11 +67,11 @@ class Choice(Generic[AnyRun]):
 def group(
     runs: Sequence[AnyRun], factor: Sequence[str], differing: Sequence[str], explained: Sequence[str] = ()
 ) -> list[Choice[AnyRun]]:
-    """Group runs with equal values of all differing keys. The groups are in the order of their first runs.
+    """Group runs that have the same values for all differing keys. The groups are in the order of their first runs.
 
     - factor: config keys or groups under test
     - differing: config keys that differ between runs; data hashes among them are ignored
-    - explained: differing keys that the names of the groups do not mention
+    - explained: differing keys to leave out of the groups' names
     """
     by_content: dict[str, list[AnyRun]] = {}
     for run in runs:
@@ -86,8 +86,8 @@ def fill_arms(
 ) -> tuple[list[Arm], list[str]]:
     """Return an arm for each choice, with its runs sorted by seed, and warnings about runs that were left out.
 
-    If several runs have the same choice and seed, only the first one counts. If a choice of a hyperparameter search was
-    confirmed by further runs, the runs of the search itself are left out. An unfinished run is assigned to the arm with
+    If several runs have the same choice and seed, only the first one counts. If further runs confirmed a choice made by
+    a hyperparameter search, the runs of the search itself are left out. An unfinished run is assigned to the arm with
     the same config, if that arm has results.
     """
     absent: dict[str, list[Unfinished]] = {}
@@ -120,7 +120,7 @@ def _keep_one_per_seed(name: str, runs: Sequence[Record]) -> tuple[list[Record],
     warnings = []
     if confirming and len(confirming) < len(runs):
         chosen = ", ".join(str(run.seed) for run in runs if run.searched)
-        warnings.append(f"{name}, seed {chosen}: a search chose the arm by this run, so the run is left out")
+        warnings.append(f"{name}, seed {chosen}: a search chose the arm because of this run, so the run is left out")
     seeds: dict[int, Record] = {}
     for run in confirming or runs:
         if run.seed in seeds:
@@ -140,7 +140,7 @@ def find_baseline(name: str, arms: Sequence[AnArm]) -> AnArm:
 def _find_levels(runs: Sequence[ConfiguredRun], factor: Sequence[str], keys: Sequence[str]) -> list[dict[str, str]]:
     """Return the choices that make up the name of each run, by config key or group.
 
-    They are the run's choices of the factor and of differing keys that do not follow from it. If two runs still have
+    They are the run's choices for the factor and for differing keys that do not follow from it. If two runs still have
     the same name, the values of all differing keys are added.
     """
     explained = [*factor, *derived(factor, references(runs))]
@@ -162,9 +162,9 @@ NULL_GROUPS = ("auxiliary", "averaging", "debug", "penalty", "pretrain", "prunin
 
 
 def choice_of(run: ConfiguredRun, root: str) -> str:
-    """Return a run's option for a config group, or its value of a plain config key, as text.
+    """Return a run's option for a config group, or its value for a plain config key, as text.
 
-    An option has the name that the user typed in an override, or else the name of its module or class.
+    An option's name is the one that the user typed in an override or, without an override, its module or class name.
     """
     node: object = run.config
     for part in root.split("."):
@@ -183,7 +183,7 @@ def choice_of(run: ConfiguredRun, root: str) -> str:
 def shared_start(arm: Arm) -> str:
     """Return a warning if all seeds of an arm were trained from the same checkpoint, else "".
 
-    The variation between such seeds only covers fine-tuning, although the checkpoints of two arms also differ by
+    The variation between such seeds covers only fine-tuning, although the checkpoints of two arms also differ by
     chance. In a simulation with five seeds per arm, a difference between equal arms was therefore claimed in 41 % of
     sweeps (`make campaign PARTS=verdicts`).
     """
@@ -208,7 +208,7 @@ def has_learned(arm: Arm, set_: str) -> bool:
 
 NOT_LEARNED = 0.9  # WER above which a model counts as not having learned to transcribe
 
-EVERYTHING = "all"  # name of the only arm if all runs differ only in their seeds
+EVERYTHING = "all"  # name of the single arm if the runs differ only in their seeds
 
 NAMED = (OWN, SYSTEM)  # keys of `levels` whose values are names chosen by the user, for an arm or a system
 
@@ -246,5 +246,5 @@ def _fits(part: str, levels: Mapping[str, str]) -> bool:
 
 
 def by_arm(values: Mapping[str, Value], arms: Sequence[Named]) -> dict[str, Value]:
-    """Replace keys that match an arm (see find_arm) by the arm's full name. Keys without a match stay unchanged."""
+    """Replace keys that match an arm (see find_arm) with the arm's full name. Keys without a match stay unchanged."""
     return {(arm.name if (arm := find_arm(key, arms)) else key): value for key, value in values.items()}

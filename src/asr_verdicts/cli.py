@@ -53,7 +53,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def add_answer_options(parser: argparse.ArgumentParser, out: str) -> None:
-    """Add the command-line options that all comparisons share. out: default of --out, described for its help text."""
+    """Add the command-line options that all comparisons share. out: default of --out, as described in its help text."""
     parser.add_argument("--baseline", help="arm to which the others are compared (default: as declared, or the first)")
     parser.add_argument(
         "--metric",

@@ -26,7 +26,7 @@ class Comparison:
     - evidence: the statistical test, and the reason for choosing it
     - course: planned looks (interim analyses) and their verdicts; NO_LOOKS if the sweep has no plan
     - unfinished: runs without a result
-    - scored: a sentence on how the texts were normalised before scoring; "" for training runs
+    - scored: a sentence that states how the transcripts were normalised before scoring; "" for training runs
     """
 
     title: str
@@ -70,7 +70,7 @@ class Comparison:
         return [run for arm in self.arms for run in arm.runs]
 
 
-REASONS = 3  # an error lists at most this many unfinished or diverged runs, and counts the others
+REASONS = 3  # an error message lists at most this many unfinished or diverged runs and counts the rest
 
 
 def compare(
@@ -82,7 +82,7 @@ def compare(
 ) -> Comparison:
     """Compare runs, and return the verdicts with everything that reports need.
 
-    layout: arms into which the runs are grouped, by default one for each choice of the factor under test
+    layout: arms into which the runs are grouped, by default one for each choice for the factor under test
 
     Raises ConfoundedError if the runs differ in more than the factor, and UsageError if a question cannot be answered.
     """

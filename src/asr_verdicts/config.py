@@ -12,11 +12,11 @@ MACHINE_KEYS = (
     *("pruning", "until", "arms", "arm", "weights"),
 )  # keys that change neither a run's result nor its identity, such as names and machine settings
 
-WHEREABOUTS = ("root", "download")  # keys under `data` that only locate a corpus, which has a fingerprint
+WHEREABOUTS = ("root", "download")  # keys under `data` that only locate a corpus; a fingerprint identifies it
 
 SHA256 = "_sha256"  # suffix of keys for file hashes: `folder_sha256` is the hash of `folder`
 
-ROLES = ("train", "validation", "test")  # keys under `data` whose value is one split name or a list of them
+ROLES = ("train", "validation", "test")  # keys under `data` whose value is a split name or a list of split names
 
 
 def by_content(node: Config) -> Config:
@@ -50,7 +50,7 @@ def determining(whole: Config) -> Config:
         for key, value in whole.items()
         if key not in MACHINE_KEYS
     }
-    if "gpus" in content:  # the choice of GPUs only affects rounding, but the number of ranks changes the batch
+    if "gpus" in content:  # the choice of GPUs affects only rounding, but each rank adds a batch to every update
         content["ranks"] = ranks(content)
         del content["gpus"]
     return content

@@ -92,7 +92,7 @@ def find_factor(runs: Sequence[ConfiguredRun], differ: Differing, allowed: Seque
 
 
 def _follows_from_another(key: str, keys: Iterable[str], known: References) -> bool:
-    """Return whether a config key is derived from one of `keys` in another config group."""
+    """Return whether a config key is derived from one of `keys` in a different config group."""
     groups = [(other.split(".")[0], other) for other in keys]
     return any(within(key, derived([root, other], known)) and not within(key, [root]) for root, other in groups)
 
@@ -126,7 +126,7 @@ def references(runs: Sequence[ConfiguredRun]) -> References:
     """Return the derived keys that the runs recorded, with the keys that determine them.
 
     If a run did not record its derived keys, SET_BY_CHOICES is added, and a key such as model.dropout counts as derived
-    from the top-level key of the same name (dropout) if both are equal in all runs.
+    from the top-level key of the same name (dropout) if both have the same value in all runs.
     """
     recorded = [run.derived for run in runs]
     sources = {**SET_BY_CHOICES, **_same_named_keys(runs)} if None in recorded else {}

@@ -21,7 +21,7 @@ from asr_verdicts.statistics.procedures import ALPHA, ANYTIME, Procedure, equal_
 from asr_verdicts.statistics.sample import Sample
 from asr_verdicts.verdict import EQUIVALENT, SHOWN, Outcome, Question, Verdict
 
-# true differences, as fractions, for which reports state how many seeds or speakers would detect them
+# true differences, as fractions, for which reports state how many seeds or speakers are needed to detect them
 DIFFERENCES = (0.005, 0.01, 0.02)
 
 
@@ -30,10 +30,10 @@ class Family:
     """Questions that are decided together, with a joint false-claim rate of `alpha`.
 
     - size: minimum number of comparisons to correct for, even if there are fewer questions
-    - typical: whether claims are about typical runs. If a run failed, the means are trimmed, and arms with fewer than
-      five runs support no claim. If False, plain means are compared, in which a diverged run counts as 100 % WER.
+    - typical: whether claims are about typical runs. If so, and if a run failed, means are trimmed, and arms with fewer
+      than five runs support no claim. If not, plain means are compared, and a diverged run counts as 100 % WER.
     - rule: rule that decides which runs failed
-    - scale: scale on which questions are decided: points or relative
+    - scale: scale used for decisions: points or relative
     - margin: largest difference on this scale that would not matter; None if there is no margin
     - paired: whether runs with the same seed form pairs
     - describe: whether to add the matched-pairs test and the power, which take time and do not affect outcomes
@@ -88,7 +88,7 @@ def _partner_warnings(questions: Sequence[Question], samples: SetSamples, set_: 
 
 
 def _measure(question: Question, family: Family, samples: SetSamples, name: str, metric: str) -> Verdict:
-    """Measure the difference for a question. Its outcome stays undecided until `_decide` sets it."""
+    """Measure the difference for a question. The outcome stays "undecided" until `_decide` sets it."""
     # a run that both arms share is counted only for the baseline
     arms, few = count_once(question.weights, family.arms, paired=family.paired)
     if arms is not family.arms:
@@ -96,7 +96,7 @@ def _measure(question: Question, family: Family, samples: SetSamples, name: str,
         samples = measure_set(arms, baseline, name, metric)
     terms = _select_samples(question, samples)
     arms = [arm for arm in arms if arm.name in terms]
-    # if each seed has its own test speakers, they may cause a high error rate, so only diverged runs count as failed
+    # if each seed has its own test speakers, a high rate may be due to them, so only diverged runs count as failed
     rule = DIVERGED if samples.replicates and family.rule.kind == "median" else family.rule
     failed = {arm.name: len(rule.failed(arm, name, metric)) for arm in arms}
     paired = family.paired or _are_paired(question, samples, terms)
@@ -192,7 +192,7 @@ def _noise_reason(estimate: Estimate | None, terms: Mapping[str, Sample]) -> str
     if estimate is None:
         lone = [arm for arm, sample in terms.items() if len(sample.rates) < 2]
         if not lone:
-            return "a rate is 0, so the relative difference is not defined"
+            return "a rate is 0, so the relative difference is undefined"
         which = "per arm" if len(lone) == len(terms) else f"of {' and '.join(lone)}"
         return f"with one seed {which} the variation between seeds is unknown"
     if all(sample.errors is None and not sample.grain and not sample.rates.std() for sample in terms.values()):
@@ -259,7 +259,7 @@ def _infinity_reason(contrast: Verdict, estimate: Estimate, interval: Range, pro
     if math.isfinite(interval.low):
         return ""
     if not estimate.standard_error:
-        return "neither seeds nor speakers vary, so no interval can be given"
+        return "the results vary neither between seeds nor between speakers, so no interval can be given"
     runs = f"{' and '.join(map(str, sorted(set(contrast.seeds.values()))))} seeds per arm"
     if estimate.paired and estimate.models == 1:
         runs = f"{estimate.speakers} {estimate.unit}"
@@ -300,19 +300,19 @@ def _find_outcome(contrast: Verdict, estimate: Estimate, family: Family, shown: 
 
 
 def equivalence(contrast: Verdict) -> Outcome:
-    """Return the outcome for arms that are equal within the margin. With trimmed means, it covers only typical runs."""
+    """Return the outcome for equivalence within the margin. With trimmed means, it is only about typical runs."""
     about_typical = contrast.estimate is not None and contrast.estimate.trimmed
     return "typical runs equivalent" if about_typical else "equivalent"
 
 
 def _correct_pairs(measured: Sequence[Verdict]) -> list[float]:
-    """Return the p-values of the matched-pairs test after Holm's correction, or unchanged if one of them is nan."""
+    """Return the p-values of the matched-pairs test after Holm's correction, or unchanged if one of them is NaN."""
     ps = [contrast.p_pairs for contrast in measured]
     return ps if any(map(math.isnan, ps)) else [decision.p_adjusted for decision in holm_decisions(ps)]
 
 
 def _test_pairs(question: Question, samples: SetSamples, metric: str) -> float:
-    """Return the p-value of the matched-pairs test (MAPSSWE); nan unless two arms with transcripts are compared.
+    """Return the p-value of the matched-pairs test (MAPSSWE); NaN unless two arms with transcripts are compared.
 
     For character error rates, each utterance is one segment.
     """

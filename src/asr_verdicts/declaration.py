@@ -17,11 +17,11 @@ class Declaration:
 
     - question, source: the question in words, and the publication that it comes from
     - factor: config keys or groups in which the arms may differ
-    - baseline: name of the arm that the other arms are compared to
+    - baseline: name of the arm with which the other arms are compared
     - set: primary test set, whose verdicts are the answer; by default the first test set
     - metric: metric to compare: wer, cer, cer_longer or loss
     - contrasts: questions (see questions.py), by default each arm against the baseline, or all effects of two factors
-    - scale: scale on which questions are decided: points or relative
+    - scale: scale used for decisions: points or relative
     - margin: largest difference that would not matter, in points (2.0) or in percent of the baseline's rate (5%)
     - failed: rule that decides which runs count as failed (see failures.py)
     - targets: values of the metric for which the time to accuracy is reported, with error rates as fractions
@@ -90,14 +90,14 @@ def _parse_scale(value: object, margin: object) -> Scale:
 
 
 def margin_on(margin: object, scale: Scale, unit: float, name: str) -> float:
-    """Convert a margin, such as 2.0 or 5%, to the unit in which questions are decided.
+    """Convert a margin, such as 2.0 or 5%, to the unit used for decisions.
 
     For error rates, 2.0 points become 0.02. On the relative scale, 5% becomes the logarithm of 1.05.
 
     - unit: points per unit of the recorded metric: 100 for error rates, 1 for the loss
     - name: name of the setting in error messages
 
-    Raises UsageError if the margin has another form or does not fit the scale.
+    Raises UsageError if the margin is malformed or does not fit the scale.
     """
     text = str(margin)
     try:

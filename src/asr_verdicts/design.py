@@ -90,7 +90,7 @@ class Design:
 
 
 def assign(records: Records, options: Options, layout: Layout[Arm] | None = None) -> Design:
-    """Group runs into arms, and choose the questions. layout: the arms, by default one for each choice of the factor.
+    """Group runs into arms, and choose the questions. layout: the arms, by default one for each choice for the factor.
 
     Raises ConfoundedError if the runs differ in more than the factor, and UsageError if a question cannot be answered.
     """
@@ -121,7 +121,7 @@ def assign(records: Records, options: Options, layout: Layout[Arm] | None = None
 
 
 def lay_out_by_factor(runs: Sequence[AnyRun], options: Options) -> Layout[Choice[AnyRun]]:
-    """Group runs by the declared factor, or by the only differing key. Raises ConfoundedError if more keys differ."""
+    """Group runs by the declared factor or the only key that differs. Raises ConfoundedError if more keys differ."""
     declared = declaration(runs)
     differ, factor, overruled = find_or_check_factor(runs, declared, options.allow)
     return Layout(declared, factor, differ, overruled, group(runs, factor, list(differ)), declared.baseline)
@@ -130,13 +130,13 @@ def lay_out_by_factor(runs: Sequence[AnyRun], options: Options) -> Layout[Choice
 def fill_layout(
     layout: Layout[Choice[Record]], unfinished: Sequence[Unfinished], warnings: Sequence[str] = ()
 ) -> Layout[Arm]:
-    """Replace each choice in a layout by an arm with results. warnings: warnings to show before those about arms."""
+    """Turn each choice in a layout into an arm with results. warnings: warnings to show before those about arms."""
     arms, reasons = fill_arms(layout.arms, unfinished, list(layout.differ))
     return Layout(**{**vars(layout), "arms": arms, "warnings": [*warnings, *reasons]})
 
 
 def _check_allowed(allow: Sequence[str], runs: Sequence[ConfiguredRun]) -> None:
-    """Raise UsageError if the config of no run contains a key that was given by --allow."""
+    """Raise UsageError if a key given by --allow occurs in no run's config."""
     keys = list(dict.fromkeys(key for run in runs for key in run.content))
     for key in allow:
         if keys and not any(within(name, [key]) for name in keys):
@@ -182,7 +182,7 @@ def _chosen_afterwards(
 ) -> tuple[list[str], int]:
     """Return warnings about options that replace declared choices, and the minimum number of comparisons.
 
-    If --baseline selects another arm than `default`, verdicts are corrected for comparisons between all pairs of arms.
+    If --baseline selects an arm other than `default`, verdicts are corrected for comparisons between all pairs of arms.
     """
     warnings, size = [], 0
     if options.baseline is not None and find_baseline(default, arms) is not baseline:

@@ -43,18 +43,18 @@ class Errors:
     def over_longer(self) -> "Errors":
         """The same errors, but `total` is the length of the reference or the hypothesis, whichever is longer.
 
-        This is equation 3 of Baunsgaard2020 §4.1.1. Insertions minus deletions is the difference of the lengths.
+        This is equation 3 of Baunsgaard2020 §4.1.1. Insertions minus deletions is the difference in length.
         """
         return replace(self, total=self.total + max(0, self.insertions - self.deletions))
 
 
 def count_errors(reference: Sequence[Hashable], hypothesis: Sequence[Hashable]) -> Errors:
-    """Count errors in the alignment with the fewest errors and, among equals, the fewest substitutions.
+    """Count the errors in the alignment with the fewest errors. Ties are broken by the fewest substitutions.
 
     NIST's sclite also avoids substitutions: they cost 4, while deletions and insertions cost 3. Here, each error costs
-    `unit`, and a substitution costs 1 more, so one weighted distance gives both numbers. Insertions minus deletions is
-    the difference of the lengths. If there is at most one error more than this difference, the number of errors
-    determines all counts, and the faster unweighted distance is enough.
+    `unit`, and a substitution costs 1 more, so one weighted distance gives the numbers of errors and substitutions.
+    Insertions minus deletions is the difference in length. If the number of errors exceeds this difference by at most
+    1, it determines all counts, and the faster unweighted distance is enough.
     """
     errors = Levenshtein.distance(reference, hypothesis)
     substitutions = errors - abs(len(reference) - len(hypothesis))
@@ -119,11 +119,11 @@ Cost = tuple[int, int]  # number of errors, and number of substitutions among th
 
 
 def align(reference: Sequence[str], hypothesis: Sequence[str]) -> list[Pair]:
-    """Align two word sequences with the fewest errors and, among equals, the fewest substitutions.
+    """Align two word sequences with the fewest errors. Ties are broken by the fewest substitutions.
 
-    Time and memory grow with the product of their lengths.
+    Time and memory grow with the product of the sequences' lengths.
     """
-    # costs[i][j]: cost of the first i words of the reference against the first j words of the hypothesis
+    # costs[i][j]: cost of aligning the first i words of the reference with the first j words of the hypothesis
     costs = [[(j, 0) for j in range(len(hypothesis) + 1)]]
     for i, word in enumerate(reference, start=1):
         row = [(i, 0)]

@@ -1,4 +1,4 @@
-"""Choose the statistical test of a comparison according to how often its results have been looked at."""
+"""Choose the statistical test for a comparison according to how often its results have been looked at."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -13,10 +13,10 @@ from asr_verdicts.statistics.seed_noise import SeedNoise
 
 
 class History(Protocol):
-    """Information from other sweeps: the variation between seeds, and the runs that they share."""
+    """Information from other sweeps: their variation between seeds, and which of them share given runs."""
 
     def seed_noise(self, like: Record, set_: str, metric: str) -> SeedNoise | None:
-        """Return the variation between seeds in other sweeps on the same test set as `like`; None if unknown."""
+        """Return the variation between seeds in other sweeps on this test set of the run `like`; None if unknown."""
 
     def sweeps_with(self, runs: Sequence[Record]) -> list[str]:
         """Return the names of other sweeps that share any of these runs."""
@@ -37,7 +37,7 @@ NO_HISTORY = NoHistory()
 
 @dataclass(frozen=True)
 class Evidence:
-    """The statistical test of a comparison, and the reason for choosing it, in words.
+    """The statistical test for a comparison, and the reason for choosing it, in words.
 
     - look: number of times that the results have been looked at, including this time
     - complete: whether no further runs are expected
@@ -69,7 +69,7 @@ def evidence_of_systems(records: Records, seeds: int | None, *, looks: bool) -> 
     if looks:
         if seeds is not None:
             raise UsageError(
-                f"--seeds {seeds} --looks: expected one of them: the number was fixed beforehand, or seeds are added"
+                f"--seeds {seeds} --looks: expected one of them: seeds are either fixed beforehand or added after looks"
             )
         return Evidence(ANYTIME, "seeds may be added after every look (--looks)")
     counts = Counter(str(run.config[SYSTEM]) for run in records.runs)

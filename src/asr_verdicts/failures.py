@@ -12,8 +12,8 @@ from asr_verdicts.record import Record
 from asr_verdicts.statistics.seed_noise import TOTALS
 
 MEDIANS = 1.5  # by default, a run counts as failed above this multiple of its arm's median error rate
-# A failed run also exceeds the median number of errors by this many Poisson standard deviations, because below 1 % WER,
-# 1.5 times the median occurs often by chance.
+# To count as failed, a run must also exceed the median number of errors by this many Poisson standard deviations.
+# Otherwise many runs would count as failed below 1 % WER, where they often exceed 1.5 times the median by chance.
 DEVIATIONS = 4
 
 
@@ -21,7 +21,7 @@ DEVIATIONS = 4
 class FailureRule:
     """A rule that decides which runs count as failed. Diverged runs always do.
 
-    above: highest error rate of a run that did not fail, as a multiple of its arm's median, or as a fraction
+    above: error rate above which a run counts as failed, as a multiple of its arm's median or as a fraction
     """
 
     kind: Literal["median", "rate", "diverged"] = "median"

@@ -16,7 +16,7 @@ Json: TypeAlias = dict[str, Any]  # a JSON or YAML object, with values of any ty
 
 
 def slug(text: str) -> str:
-    """Replace characters by hyphens if they are unsafe in folder names or need quotes in Hydra overrides, as = does."""
+    """Replace characters with hyphens if they are unsafe in folder names or, like =, need quotes in Hydra overrides."""
     return re.sub(r"[^A-Za-z0-9._+-]+", "-", text).strip("-.") or "run"
 
 
@@ -36,7 +36,7 @@ def whole_file(path: Path, ending: str = "") -> Iterator[Path]:
     """Yield a temporary path for writing a file, and rename it to `path` atomically when the block ends.
 
     If the block raises an error, the temporary file is removed. ending: suffix of the temporary path, for libraries
-    that would append it, as NumPy appends .npy.
+    that would otherwise append it, as NumPy appends .npy.
     """
     temporary = path.with_name(f".{path.name}.{os.getpid()}{ending}")
     try:

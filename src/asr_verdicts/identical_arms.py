@@ -30,7 +30,7 @@ def alike_warnings(arms: Sequence[Arm], questions: Sequence[Question]) -> list[s
 
 
 def count_once(names: Collection[str], arms: Sequence[Arm], *, paired: bool = False) -> tuple[Sequence[Arm], str]:
-    """Return the arms with shared runs counted once, and the reason if too few runs are left, else "".
+    """Return the arms with shared runs counted once, and ""; if too few runs would be left, `arms` and the reason.
 
     A run that several arms share is counted only for the last of them in `names`.
 
@@ -72,22 +72,22 @@ def _pairs(one: Arm, other: Arm) -> list[tuple[Record, Record]]:
     """Return pairs of finished runs with equal seeds, one from each arm. Runs without utterances are left out."""
     seeds = {run.seed: run for run in other.runs if run.utterances}
     pairs = [(run, seeds[run.seed]) for run in one.runs if run.seed in seeds and run.utterances]
-    # if a run folder belongs to both arms, identical results mean nothing
+    # if a run folder belongs to both arms, identical results show nothing
     return [] if any(first.folder.resolve() == second.folder.resolve() for first, second in pairs) else pairs
 
 
 def _same_config(*runs: Record) -> bool:
-    """Return whether runs have the same config except seeds. If not, equal results mean that an option did nothing."""
+    """Return whether runs have equal configs except `seeds`. If not, equal results show that an option did nothing."""
     first, other = ({key: leaf for key, leaf in run.content.items() if not within(key, ["seeds"])} for run in runs)
     return first == other
 
 
 def _same_results(one: Record, other: Record) -> bool:
-    """Return whether two runs have the same validation results and hypotheses, at least one of them wrong."""
+    """Return whether two runs have the same validation results and hypotheses, some of which are wrong."""
     if one.hypotheses != other.hypotheses:
         return False
     wrong = one.hypotheses != [row["reference"] for row in one.utterances]
-    # different models may all output nothing, or make no errors
+    # even different models may all output nothing, or make no errors
     return any(one.hypotheses) and wrong and _results_of(one) == _results_of(other)
 
 

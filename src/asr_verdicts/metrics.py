@@ -76,7 +76,7 @@ class Metric:
 
 WER = Metric("wer", "WER", "%", "points", 100, 2, is_rate=True)
 CER = Metric("cer", "CER", "%", "points", 100, 2, is_rate=True)
-# character errors divided by the length of the longer of reference and hypothesis (Baunsgaard2020 §4.1.1, equation 3)
+# character errors divided by the longer of the lengths of reference and hypothesis (Baunsgaard2020 §4.1.1, equation 3)
 CER_LONGER = Metric("cer_longer", "CER (longer)", "%", "points", 100, 2, is_rate=True)
 # the unit depends on the `reduction` of the loss: by default nats per label (or per frame for frame labels), averaged
 # over utterances
@@ -112,7 +112,7 @@ def find_metric(name: str) -> Metric:
 
 
 def measured_sets(metric: Metric, runs: Sequence[Record]) -> list[str]:
-    """Return the sets on which arms are compared: the test sets and, if the metric is the loss, a validation set first.
+    """Return the sets on which arms are compared: the test sets. For the loss, a validation set comes first.
 
     Ambroszczyk2019 §2.1 compares systems by their loss on the validation set.
     """
@@ -136,9 +136,9 @@ def check_comparable(metric: Metric, runs: Sequence[ConfiguredRun]) -> None:
         return
     if len(losses := different_losses(runs)) > 1:
         names = ", ".join(losses)
-        raise UsageError(f"metric={metric.name}: the runs minimise different losses ({names}); expected a rate")
+        raise UsageError(f"metric={metric.name}: the runs minimise different losses ({names}); expected an error rate")
     if len({json.dumps(run.config.get("alphabet"), sort_keys=True) for run in runs}) > 1:
-        raise UsageError(f"metric={metric.name}: the runs have different alphabets; expected a rate")
+        raise UsageError(f"metric={metric.name}: the runs have different alphabets; expected an error rate")
 
 
 def different_losses(runs: Sequence[ConfiguredRun]) -> list[str]:

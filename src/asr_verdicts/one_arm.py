@@ -28,12 +28,12 @@ class Description:
 
 
 def one_arm(arms: Sequence[Arm]) -> bool:
-    """Return whether there is a single arm, with several finished runs, which measures the variation between seeds."""
+    """Return whether there is only one arm, with several finished runs, to measure the spread over seeds."""
     return len(arms) == 1 and len(arms[0].runs) > 1
 
 
 def descriptions(comparison: Comparison) -> list[Description]:
-    """Describe the spread of each metric on each set over the runs of a single arm; empty if there are several arms."""
+    """Describe the spread of each metric on each set over the runs of the only arm. Return [] if `one_arm` is false."""
     arms = comparison.arms
     if not one_arm(arms):
         return []
@@ -57,7 +57,7 @@ class ArmRate:
 
 
 def lone_rates(comparison: Comparison) -> list[ArmRate]:
-    """Estimate the error rate of a single arm on each test set; empty if there are several arms, or no utterances.
+    """Estimate the error rate of the only arm on each test set. Return [] if there are several arms or no utterances.
 
     Student's t gives the interval over seeds and speakers, or over speakers alone if there is only one run.
     """

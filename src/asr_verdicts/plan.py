@@ -1,4 +1,4 @@
-"""The plan of a sweep that adds seeds until its questions are decided. It is made before the first run."""
+"""The plan of a sweep that adds seeds until its questions are decided. The plan is made before the first run."""
 
 from dataclasses import asdict, dataclass, field
 
@@ -30,11 +30,11 @@ class VerdictPlan:
     """The decisions made before a sweep's first run. Changing one of them makes a different plan.
 
     - baseline: name of the baseline arm
-    - metric, set: metric and test set on which the questions are decided
+    - metric, set: metric and test set used for decisions
     - contrasts: names of the questions
     - margin: largest difference that would not matter, in the unit of the recorded metric (a fraction for error rates),
       or as a difference of logarithms on the relative scale
-    - alpha: rate of false claims over all questions
+    - alpha: joint rate of false claims over all questions
     - gamma: shape of the alpha-spending function
     - seeds: seeds in the order in which they are added
     - looks: number of runs per arm at each look (interim analysis), in increasing order

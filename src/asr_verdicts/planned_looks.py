@@ -1,7 +1,7 @@
 """Evaluate the planned looks (interim analyses) of a sweep.
 
-The state of a plan is recomputed from the plan and all results each time. Interruptions, and the order in which runs
-end, therefore do not matter.
+The state of a plan is always recomputed from the plan and all results. Therefore, neither interruptions nor the order
+in which runs end matters.
 """
 
 import math
@@ -43,8 +43,8 @@ class Course:
 
     - plan: the plan; None if the sweep has no plan
     - sets: test sets with planned looks
-    - verdicts: final or latest verdict on each question that was tested
-    - missing: seeds without results that the next look needs, by arm; empty if the plan has ended
+    - verdicts: latest verdict on each question that was tested, which may be final
+    - missing: seeds that the next look needs but that have no result yet, by arm; empty if the plan has ended
     """
 
     plan: VerdictPlan | None = None
@@ -81,8 +81,8 @@ HOPELESS_FROM = 5  # runs per arm from which questions may be given up; with few
 def follow(plan: VerdictPlan, arms: Sequence[Arm], questions: Sequence[Question], *, describe: bool = True) -> Course:
     """Evaluate all looks (interim analyses) whose runs are complete.
 
-    Each look tests the open questions together by Holm's procedure. If a difference was shown earlier, its question no
-    longer counts in the correction, because its level is passed on to the open questions (Maurer & Bretz 2013). Decided
+    Each look tests the open questions together by Holm's procedure. Once a difference is shown, its question no longer
+    counts in the correction, because its level is passed on to the open questions (Maurer & Bretz 2013). Decided
     questions get no further runs. describe: whether to add the matched-pairs test and the power.
     """
     looks: list[PlannedLook] = []
@@ -193,7 +193,7 @@ def _add_description(contrast: Verdict, described: dict[int, dict[str, Verdict]]
 
 
 def follow_plan(design: Design, evidence: Evidence) -> tuple[Course, Evidence]:
-    """Return the state of a sweep's plan, and the test of its latest look. If there is no plan, evidence is unchanged.
+    """Return the state of a sweep's plan, and the test of its latest look. If there is no plan, return `evidence`.
 
     If the baseline, metric or test set differs from the plan's, the anytime-valid test is used.
     """
@@ -201,7 +201,7 @@ def follow_plan(design: Design, evidence: Evidence) -> tuple[Course, Evidence]:
     if plan is None:
         return NO_LOOKS, evidence
     if (design.baseline.name, design.metric.name, design.primary) != (plan.baseline, plan.metric, plan.set):
-        reason = "the sweep's plan has another baseline, metric or test set"
+        reason = "the sweep's plan has a different baseline, metric or test set"
         return NO_LOOKS, replace(evidence, procedure=ANYTIME, reason=reason, complete=False)
     course = follow(plan, design.layout.arms, design.questions)
     number = len(course.looks)

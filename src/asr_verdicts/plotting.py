@@ -31,7 +31,7 @@ FORMATS: dict[str, Json] = {
     "png": {"dpi": 300},  # resolution required by journals
     "svg": {"metadata": {"Date": None}},
     "pdf": {"metadata": {"CreationDate": None}},
-}  # options of Figure.savefig for each file format; dates would make equal figures differ
+}  # options of Figure.savefig for each file format; dates would make files of equal figures differ
 TALL = 0.6  # smallest share of a figure's height that the panels get if there is a legend
 LOOK: Any = {
     "pdf.fonttype": 42,  # TrueType fonts make text searchable, and some publishers reject matplotlib's default
@@ -93,12 +93,12 @@ def wrapped(panel: Axes, text: str, share: float = 0.9) -> str:
 
 
 def line(arm: int) -> Json:
-    """Return the line options of Axes.plot for an arm, given its number from 0."""
+    """Return the line options of Axes.plot for an arm, given the arm's index."""
     return {"color": COLOURS[arm % 8], "linestyle": LINES[arm % 8], "linewidth": 1.5}
 
 
 def marker(arm: int) -> Json:
-    """Return the marker options of Axes.plot for an arm, given its number from 0."""
+    """Return the marker options of Axes.plot for an arm, given the arm's index."""
     return {"marker": MARKERS[arm % 8], "markersize": 4.5, "markerfacecolor": "white", "color": COLOURS[arm % 8]}
 
 
@@ -118,7 +118,7 @@ FEWEST_LABELS = 3  # smallest number of labels that makes a logarithmic axis rea
 
 
 def log_scale(axes: Axes, values: Iterable[float]) -> None:
-    """Make the y axis logarithmic, with plain numbers, if all values are positive and span enough labels."""
+    """Make the y axis logarithmic if all values are positive and it then has at least FEWEST_LABELS labels."""
     numbers = list(values)
     if not numbers or min(numbers) <= 0:
         return

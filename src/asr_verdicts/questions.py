@@ -9,7 +9,7 @@ from asr_verdicts.errors import choices
 from asr_verdicts.verdict import Question
 
 FORMS = (
-    f"{FACTORIAL}, a factor (its main effect), two factors as a:b (their interaction), or a factor within a choice of "
+    f"{FACTORIAL}, a factor (its main effect), two factors as a:b (their interaction), or a factor at one choice of "
     "the other, as in 'order | norm=none'"
 )
 
@@ -20,7 +20,7 @@ def questions(arms: Sequence[Named], baseline: Named, factor: Sequence[str], dec
     declared: value of `ablation.contrasts`. If it is empty and the arms cross two factors, there is a question for
     every effect.
 
-    Raises UsageError for a contrast that these arms cannot answer.
+    Raises UsageError if the arms do not allow a declared contrast.
     """
     crossed = _Crossed.of(arms, baseline, factor)
     if crossed is None:
@@ -33,7 +33,7 @@ def questions(arms: Sequence[Named], baseline: Named, factor: Sequence[str], dec
 
 
 def against_baseline(arms: Sequence[Named], baseline: Named) -> list[Question]:
-    """Return a question for each arm except the baseline, which compares the arm with the baseline."""
+    """Return a question for each arm except the baseline: how the arm compares with the baseline."""
     return [
         Question("arm", arm.name, baseline.name, {arm.name: 1.0, baseline.name: -1.0})
         for arm in arms
@@ -86,7 +86,7 @@ class _Crossed:
         return [(first, second, of_second), (second, first, of_first)]
 
     def _differences(self, kind: str, factor: str, shares: dict[str, float], within: str) -> list[Question]:
-        """Return a question for each level of a factor, except the reference level, with which it is compared.
+        """Return a question for each level of a factor except the reference level, with which the level is compared.
 
         shares: weight of each level of the other factor in the average
         """

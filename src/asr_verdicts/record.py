@@ -44,7 +44,7 @@ class UtteranceRow(TypedDict):
 class Rates:
     """Error rates on a set as fractions, with counts of words and word errors.
 
-    cer_longer: character errors divided by the length of the longer of reference and hypothesis
+    cer_longer: character errors divided by the length of the reference or hypothesis, whichever is longer
     """
 
     utterances: int | None = None
@@ -74,7 +74,7 @@ def rates(rows: Sequence[UtteranceRow]) -> Rates:
 
 @dataclass(frozen=True, kw_only=True)
 class SetResult(Rates):
-    """The result of a run on a set. loss: mean loss over utterances, in nats; None if it is not finite."""
+    """The result of a run on a set. loss: mean loss over utterances, in nats; None if it is NaN or infinite."""
 
     null: ClassVar = ("loss",)
 
@@ -85,8 +85,8 @@ class SetResult(Rates):
 class Summary:
     """The results of a run, stored as summary.json. Times are in seconds, memory in bytes, and rates are fractions.
 
-    - seconds: wall-clock time of each phase
-    - phase_seconds: time of each phase, as recorded with the utilisation of the hardware
+    - seconds: wall-clock time of training and evaluation
+    - phase_seconds: time spent in setup, train, validate, decode, checkpoint and evaluate, by phase
     - launch_seconds: time from the start of the launcher to the end of the first training step
     - metrics: last row of metrics.csv
     - until: the run's part in the sweep's plan (PlannedRun); None if there is no plan
@@ -133,9 +133,9 @@ class Hardware:
 
     - cores: number of CPU cores that the process may use
     - threads: number of threads that PyTorch uses
-    - native: instruction set of the native library; "none" if PyTorch's operations are used; None in records older
-      than the library
-    - buses: description of each GPU's bus, in one line
+    - native: instruction set of the native library; "none" if PyTorch's operations are used instead; None in records
+      older than the library
+    - buses: one-line description of each GPU's bus
     - links: type of the connection between each pair of GPUs
 
     `buses` and `links` are None if there is no GPU, and empty if nvidia-smi is missing or fails.
@@ -179,7 +179,7 @@ class Environment:
     """The machine, code and versions of a run, stored as environment.json.
 
     - started: UTC time of the start, in ISO 8601
-    - composed: origin of the config; None if the config was frozen earlier
+    - composed: origin of the config; None if the run used a frozen config
     - derived: config keys that are computed from other keys, each with its source keys
     - resumed: environments in which the run continued after interruptions
     """
@@ -206,11 +206,11 @@ class Environment:
 
 @dataclass(frozen=True, kw_only=True)
 class SetContent:
-    """The size, hash and training overlap of one set of a corpus.
+    """The size and hash of one set of a corpus, and its overlap with the training set.
 
     - sha256: hash of the transcripts and the audio
     - left_out: ids of the utterances that were left out, by reason
-    - in_training: number of its utterances, speakers and sentences that are also in the training set
+    - in_training: number of the set's utterances, speakers and sentences that also occur in the training set
     """
 
     utterances: int | None = None
@@ -294,8 +294,8 @@ class Record:
     - utterances: rows of utterances.csv; empty if the run diverged
     - model: the tested weights, as <run id>/<checkpoint file>; "" if unknown. Records with the same model differ only
       in their decoder, so they can be paired.
-    - searched: whether a hyperparameter search proposed this run, so that its good result may be luck
-    - diverged_at: training step, from 1, at which the loss was not finite; None for a finished run
+    - searched: whether a hyperparameter search proposed this run, so that a good result may be luck
+    - diverged_at: training step, from 1, at which the loss was NaN or infinite; None for a finished run
     - place: position among the runs of the sweep, from 0; None if unknown
     """
 
@@ -329,7 +329,7 @@ class Record:
     def content(self) -> dict[str, object]:
         """Everything except the seed that can change the result: config values, data hashes and behaviour version.
 
-        If the behaviour version is unknown, as for runs from W&B, it is 1.
+        If the behaviour version is unknown, as for runs from W&B, it counts as 1.
         """
         hashes = {f"{FINGERPRINT}.{name}": of.sha256 or json.dumps(asdict(of)) for name, of in self.data.sets.items()}
         behaviour = self.environment.behaviour
@@ -339,7 +339,7 @@ class Record:
     def validation_sets(self) -> list[str]:
         """The names of the validation sets. The best checkpoint is chosen on the first one.
 
-        They come from metrics.csv if the config contains paths instead, as for manifests and Kaldi directories.
+        They are read from metrics.csv if the config contains paths, not names, as for manifests and Kaldi directories.
         """
         given = (self.config.get("data") or {}).get("validation") or []
         names = [given] if isinstance(given, str) else [str(name) for name in given]
@@ -397,10 +397,10 @@ class Records:
     """The runs to compare, each in exactly one of the lists `runs`, `diverged` and `unfinished`.
 
     - runs: finished runs, in the order in which they started
-    - diverged: runs that stopped because the loss was not finite, in the same order; they count as results
+    - diverged: runs that stopped because the loss was NaN or infinite, in the same order; they count as results
     - unfinished: runs without a result
     - warnings: warnings about the origin of the runs
-    - scored: a sentence on how the texts were normalised before scoring; "" for training runs
+    - scored: a sentence that states how the transcripts were normalised before scoring; "" for training runs
     """
 
     runs: list[Record]

@@ -1,4 +1,4 @@
-"""Collect the error rates of all arms on a test set, with errors per utterance on the utterances of all runs."""
+"""Collect the error rates of all arms on a test set, with errors per utterance on utterances that all runs share."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -24,8 +24,8 @@ class SetSamples:
     - samples: sample of each arm, by name
     - apart: arms whose test set shares no utterance with the baseline's, such as arms for another language
     - models: name of the trained model of each run in a sample, or its seed if there are replicates, by arm
-    - replicates: whether each seed has its own corpus or test speakers, so runs with the same seed form pairs
-    - overlap: overlap between the replicates' training sets, as in `paired_estimate`
+    - replicates: whether each seed has its own corpus or test speakers, so that runs with the same seed form pairs
+    - overlap: ratio of test to training data if the replicates are folds of one corpus, else 0 (see `paired_estimate`)
     - references: reference transcripts of the common utterances; empty if there are no utterances
     - hypotheses: hypotheses of each finished run, by arm; empty if there are no utterances
     """
@@ -86,9 +86,9 @@ def units_of_rows(rows: Sequence[UtteranceRow]) -> tuple[list[str], str]:
 
 
 def _utterance_errors(rows: Rows, keys: Sequence[Key], metric: str, totals: Array) -> Array:
-    """Return a run's errors in each utterance, (utterances,), whose sum over the sum of `totals` is the error rate.
+    """Return an array of a run's errors in each utterance. Their sum divided by the sum of `totals` is the error rate.
 
-    The denominator of cer_longer depends on the hypotheses. Its errors are therefore linearised: the run's rate times
+    The denominator of cer_longer depends on the hypotheses. The errors are therefore linearised: the run's rate times
     `totals`, plus the errors by which the utterance exceeds this rate. The variance of a ratio depends only on these
     excess errors (Cochran 1977, chapter 6).
     """
@@ -127,7 +127,7 @@ def _sample_rates(arms: Sequence[Arm], set_: str, metric: str, replicates: bool 
 
 
 def _read_rate(run: Record, set_: str, metric: str) -> float | None:
-    """Return the error rate or loss of a run on a set. A diverged run has an error rate of 1, and None as its loss."""
+    """Return the error rate or loss of a run on a set. A diverged run has an error rate of 1, but no loss (None)."""
     if run.diverged_at is not None:
         return 1.0 if metric in COLUMNS else None
     return run.value(set_, metric)
@@ -150,7 +150,7 @@ def _have_own_corpora(arms: Sequence[Arm], rows: Mapping[int, Rows]) -> bool:
 
 @dataclass(frozen=True)
 class _Tested:
-    """The utterances on which arms are compared, and warnings about arms that are not.
+    """The utterances on which arms are compared, and warnings about arms that are not compared.
 
     - keys: utterances of each arm, sorted by id
     - apart: arms with their own test set
@@ -182,7 +182,7 @@ def _choose_utterances(arms: Sequence[Arm], baseline: Arm, rows: Mapping[int, Ro
         elif not shared & everything:
             apart[arm.name] = sorted(shared)
         elif len(shared & everything) < SHARE * max(len(everything), largest):
-            warnings.append(f"{set_}: {arm.name} was tested on other utterances than {baseline.name}: not compared")
+            warnings.append(f"{set_}: {arm.name} was tested on different utterances from {baseline.name}: not compared")
         else:
             common = common & shared
             compared.append(arm)

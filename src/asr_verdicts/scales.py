@@ -1,4 +1,4 @@
-"""The scales of a difference: in points of the metric, or relative to the baseline's rate."""
+"""The scales for differences: points of the metric, or percent of the baseline's rate."""
 
 import math
 from collections.abc import Sequence
@@ -6,7 +6,7 @@ from typing import TypeAlias
 
 from asr_verdicts.metrics import SHARE, Metric, format_interval
 
-MOST_LOG = 5.0  # logarithm of a ratio (about 150) from which the end of an interval counts as infinite
+MOST_LOG = 5.0  # log ratio from which the end of an interval counts as infinite (a ratio of about 150)
 
 
 class Points:
@@ -26,7 +26,7 @@ class Points:
         """Return the degrees of freedom of the variation between speakers.
 
         - drawn: number of speakers
-        - effective: effective number of speakers, which is smaller if a few speakers make most of the errors
+        - effective: effective number of speakers, which is smaller if a few speakers cause most of the errors
         """
         return drawn - 1
 
@@ -42,7 +42,7 @@ class Points:
         return f"{metric.text(value, sign=True)} {metric.amount}"
 
     def interval(self, low: float, high: float, metric: Metric) -> str:
-        """Format both ends with their unit; "" if they are not finite."""
+        """Format both ends with their unit; return "" if one of them is infinite."""
         return format_interval(low, high, metric, otherwise="")
 
     def margin(self, margin: float, metric: Metric) -> str:
@@ -50,7 +50,7 @@ class Points:
 
 
 class Relative:
-    """The scale for differences of log rates, shown in percent of the baseline's rate. Points describes the methods."""
+    """The scale for differences of log rates, shown in percent of the baseline's rate. See `Points` for the methods."""
 
     name = "relative"
 
@@ -84,7 +84,7 @@ class Relative:
         return f"{100 * self.fraction(margin):.4g} % of the {metric.label}"
 
 
-Scale: TypeAlias = Points | Relative  # the scale of differences, margins and intervals, on which questions are decided
+Scale: TypeAlias = Points | Relative  # the scale used for differences, margins, intervals and decisions
 POINTS: Scale = Points()
 RELATIVE: Scale = Relative()
 SCALES: dict[str, Scale] = {scale.name: scale for scale in (POINTS, RELATIVE)}

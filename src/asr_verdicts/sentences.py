@@ -13,7 +13,7 @@ from asr_verdicts.statistics.procedures import ALPHA
 from asr_verdicts.statistics.sample import SPEAKERS
 from asr_verdicts.verdict import EQUIVALENT, SHOWN, AtLook, Verdict
 
-# below this share of the speakers, a sentence states their effective number, because the interval is too narrow
+# if the effective number of speakers is below this share, the sentence states it, because the interval is too narrow
 FEW = 0.4
 
 
@@ -80,7 +80,7 @@ def _describe_undecided(verdict: Verdict, asked: str, metric: Metric, noise: str
 
 
 def _describe_look(verdict: Verdict, look: AtLook, measured: str, metric: Metric) -> list[str]:
-    """Describe a question of a plan if neither a difference nor equivalence is shown."""
+    """Describe the state of a planned question if neither a difference nor equivalence is shown."""
     if verdict.outcome == "open":
         return [f"Not decided yet after {look.runs} seeds per arm: {measured}", "The sweep continues"]
     finding = f"Undecided after {look.runs} seeds per arm: {measured}"
@@ -238,12 +238,12 @@ def notes_on_runs(verdict: Verdict, arms: Sequence[Arm]) -> list[str]:
 
 
 def _asks_for_failures(verdict: Verdict) -> bool:
-    """Return whether failure rates can be compared, because a verdict is about two arms with independent runs."""
+    """Return whether failure rates can be compared: the verdict must be about two arms with independent runs."""
     return verdict.question.kind == "arm" and verdict.estimate is not None and not verdict.estimate.paired
 
 
 def _describe_failures(verdict: Verdict) -> list[str]:
-    """Compare how often the runs of two arms failed or, if no run failed, describe which failure rate may be missed."""
+    """Compare how often the runs of two arms failed or, if none failed, state how often failures are missed."""
     if not _asks_for_failures(verdict):
         return []
     counts = [(name, verdict.failed[name], verdict.seeds[name]) for name in verdict.question.weights]

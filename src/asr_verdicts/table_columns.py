@@ -70,7 +70,7 @@ def rate_rows(comparison: Comparison, columns: Sequence[Column] = RATE_COLUMNS) 
 
 
 def validation_rows(comparison: Comparison, columns: Sequence[Column] = RATE_COLUMNS) -> list[TableRow]:
-    """Return a row for each arm and validation set that is not compared, because training depends on it."""
+    """Return a row for each arm and validation set. A set on which the arms' losses are compared is left out."""
     sets = [name for name in validation_sets(comparison.runs) if name not in comparison.sets]
     return [_row(arm, name, columns) for arm in comparison.arms for name in sets]
 

@@ -28,7 +28,7 @@ def harmless(text: str) -> str:
 
 
 def harmless_line(text: str) -> str:
-    """Join a text into one line, and escape control characters.
+    """Put a text on one line, and escape its control characters.
 
     A carriage return is escaped, not replaced by a space, to make it visible if a Windows script appends it to a value.
     """
@@ -51,7 +51,7 @@ class _Console(Console):
 
 
 def console(*, stderr: bool = False, soft_wrap: bool = False, quiet: bool = False) -> Console:
-    """Return a console without automatic colours, as wide as the terminal, or WIDTH if there is none.
+    """Return a console without automatic colours, as wide as the terminal or, without one, WIDTH characters wide.
 
     It does not parse markup, because an arm may be called x=[a] and a path may contain [/b].
     """

@@ -15,8 +15,8 @@ from asr_verdicts.errors import UsageError, choices
 NAMES = ("none", "case", "punctuation", "whisper")
 MEANING = {
     "none": "words as they are written: case and punctuation count",
-    "case": "words without regard to case",
-    "punctuation": "words without regard to case and without punctuation, apostrophes within words kept",
+    "case": "words, ignoring case",
+    "punctuation": "words, ignoring case and all punctuation except apostrophes within words",
     "whisper": "words after Whisper's English normalizer",
 }  # description of the scored words in reports, for each normalisation
 Case = Callable[[str, str], str]  # converts (text, language) to the text in lower case: `lower` or `fold`
@@ -38,7 +38,7 @@ NO_TEXT = {
 def decode(content: bytes, path: Path, number: int = 1) -> str:
     """Decode the bytes of a file from line `number` on, and remove the byte order mark.
 
-    Raises UsageError if the bytes are not UTF-8. The message states the file, and how to convert it if possible.
+    Raises UsageError if the bytes are not UTF-8. The message names the file and, if possible, a command to convert it.
     """
     conversion = f"-t UTF-8 {shlex.quote(path.name)} converts it"
     if number == 1:
@@ -114,7 +114,7 @@ def normalisation(
 
 
 def join_words(text: str) -> str:
-    """Strip a text, and replace white space between words by single spaces."""
+    """Strip a text, and replace white space between words with single spaces."""
     return " ".join(text.split())
 
 
@@ -124,7 +124,7 @@ def fold(text: str, language: str = "") -> str:
 
 
 def without_punctuation(text: str, language: str = "", small: Case = fold) -> str:
-    """Convert a text to lower case, and replace all characters except letters, marks and numbers by spaces.
+    """Convert a text to lower case, and replace all characters except letters, marks and numbers with spaces.
 
     Apostrophes and middle dots within words are kept, and so are points and commas within numbers (3.5; 3,5). Thousands
     separators are removed (1,000).
@@ -135,7 +135,7 @@ def without_punctuation(text: str, language: str = "", small: Case = fold) -> st
 
 @lru_cache(maxsize=1 << 16)
 def _bare(word: str) -> str:
-    """Replace the punctuation in a word by spaces, as `without_punctuation` describes."""
+    """Replace the punctuation in a word with spaces, as `without_punctuation` describes."""
     word = THOUSANDS.sub(lambda number: number[0].replace(",", ""), word)
     spoken = [unicodedata.category(sign)[0] in "LMN" for sign in word]
     letters = []
@@ -152,7 +152,7 @@ def _whisper(key: str) -> Callable[[str], str]:
         raise UsageError(f"{key} whisper: needs whisper_normalizer; install it with pip install whisper-normalizer")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", SyntaxWarning)  # the package's source contains invalid escapes
-        warnings.simplefilter("ignore", DeprecationWarning)  # the same warning before Python 3.12
+        warnings.simplefilter("ignore", DeprecationWarning)  # the category of that warning before Python 3.12
         from whisper_normalizer.english import EnglishTextNormalizer
     normalizer = EnglishTextNormalizer()
     return lambda text: join_words(str(normalizer(clean(text))))

@@ -32,13 +32,13 @@ Outcome = Literal[
 """
 
 SHOWN: tuple[Outcome, ...] = ("better", "worse", "interaction shown")  # outcomes that claim a difference
-EQUIVALENT: tuple[Outcome, ...] = ("equivalent", "typical runs equivalent")  # outcomes that claim equality
+EQUIVALENT: tuple[Outcome, ...] = ("equivalent", "typical runs equivalent")  # outcomes that claim equivalence
 
 Grade = Literal["beyond the margin", "size unclear", "less than the margin"]
 """The size of a shown difference.
 
 - beyond the margin: the whole interval is beyond the margin
-- size unclear: the measured difference is beyond the margin, but not the whole interval
+- size unclear: the measured difference is beyond the margin, but part of the interval is not
 - less than the margin: the measured difference is within the margin
 """
 AGAIN = {
@@ -49,7 +49,7 @@ AGAIN = {
 }
 """How often a plan would give the same verdict if it were repeated with new seeds, by grade or outcome.
 
-The numbers were simulated (docs/statistics.md, How large).
+The numbers were simulated. A range covers different distributions of true effects (docs/statistics.md, How large).
 """
 
 
@@ -62,8 +62,8 @@ class Question:
 
     - arm, baseline: names of the two sides
     - weights: weight of each arm, by name
-    - within: scope of an effect of crossed factors, such as "at norm=none" or "averaged over norm"; empty for an arm
-      against the baseline
+    - within: scope of an effect of crossed factors, such as "at norm=none" or "averaged over norm"; empty if an
+      arm is compared with the baseline
     """
 
     kind: Kind
@@ -89,7 +89,7 @@ class AtLook:
     - margin: largest difference that would not matter
     - low, high: interval that must lie within the margin for equivalence
     - chance: chance of a verdict by the last look; None if not computed
-    - levers: number of seeds or speakers that would show equal arms to be equivalent
+    - levers: number of seeds or speakers needed to show that equal arms are equivalent
 
     `margin`, `low` and `high` are fractions on the scale of points, or log ratios on the relative scale.
     """
@@ -114,24 +114,24 @@ class Verdict:
     - failed, diverged: number of runs that failed (according to `rule`) and number that diverged, by arm
     - rate, baseline_rate, difference: mean rates on the utterances that all runs have, and their difference; trimmed
       means if the estimate is trimmed
-    - estimate: estimate on the declared scale, which decides; None if its noise is unknown
+    - estimate: estimate on the declared scale, used for the decision; None if its noise is unknown
     - other: estimate on the scale that was not declared: points or relative
     - reason: the reason why the question cannot be decided; "" if it can
     - margin: largest difference that would not matter, on the declared scale; None if there is no margin
     - relative: difference of log rates, with its interval at `level`; None if a rate is 0
     - superiority: share of pairs of runs in which the arm beats the baseline; None for effects of crossed factors
-    - alone: whether each arm is a single system, so that the verdict is about these systems only
+    - alone: whether each arm is a single trained system, so that the verdict is about these systems only
     - procedure: the statistical test
     - p, p_adjusted: p-value before and after Holm's correction for the `family` comparisons on the set
     - level: two-sided level after Holm's correction
     - low, high: interval in points at `level`. A difference is shown if the interval on the declared scale excludes 0.
     - detectable: true difference that would be detected with a power of 80 %, with its 90 % interval
-    - levers: number of seeds or speakers that would detect a given true difference, by difference
+    - levers: number of seeds or speakers needed to detect a given true difference, by difference
     - repeated: chance that as many new runs on the same test speakers would give the same verdict; None if the
       variation between seeds is unknown, and for planned looks
     - p_pairs, p_pairs_holm: p-value of the matched-pairs test (MAPSSWE) between the tested models, before and after
-      Holm's correction; nan if there are no utterances
-    - look: planned look that decided, or the latest look; None if there is no plan
+      Holm's correction; NaN if there are no utterances
+    - look: planned look at which the question was decided, or the latest look; None if there is no plan
     """
 
     question: Question
@@ -181,12 +181,12 @@ class Verdict:
 
     @property
     def scale(self) -> Scale:
-        """The scale on which the question is decided: points or relative."""
+        """The scale used for the decision: points or relative."""
         return POINTS if self.estimate is None else self.estimate.scale
 
     @property
     def interval(self) -> tuple[float, float] | None:
-        """The ends of the interval in points, as fractions; None if the interval is missing or infinite."""
+        """The ends of the interval on the scale of points, as fractions; None if it is missing or infinite."""
         if self.low is None or self.high is None or not math.isfinite(self.high - self.low):
             return None
         return self.low, self.high

@@ -71,12 +71,12 @@ _CIRCUMSTANCES: tuple[tuple[str, Callable[[Environment], str], str], ...] = (
     ("code", _code, "which may change results"),
     ("versions", _versions, "which may change results"),
     ("hardware", _hardware, "so their times cannot be compared"),
-    ("native library", _native, "which changes rounding, and with precision=bf16 also products if one is none"),
+    ("native library", _native, "which changes rounding and, between none and any other, products with precision=bf16"),
 )  # name of a circumstance, function that reads it from an environment, and consequence of a difference
 
 
 def _allowed_warnings(beyond: Differing) -> list[str]:
-    warning = "by --allow the arms also differ in {} ({}): the effect of the factor cannot be separated from it"
+    warning = "the arms also differ in {} ({}), as --allow permits: its effect cannot be told from the factor's"
     return [warning.format(key, ", ".join(map(value_text, values))) for key, values in beyond.items()]
 
 
@@ -113,8 +113,8 @@ LIBRISPEECH = "On LibriSpeech's test-clean, seeds move the WER by 0.06 to 0.17 p
 def seed_noise_text(evidence: Evidence, arms: Sequence[Arm], design: Design) -> str:
     """Return a sentence on the variation between seeds in earlier sweeps if an arm has only one seed, else "".
 
-    For LibriSpeech without earlier sweeps, published logs are used. Their numbers do not apply to small corpora, where
-    seeds change the WER twenty to fifty times as much.
+    If there is no earlier sweep on LibriSpeech, published logs are used. Their numbers do not apply to small corpora,
+    where seeds change the WER twenty to fifty times as much.
     """
     metric = design.metric
     if not metric.is_rate or min(len(arm.results) for arm in arms) > 1:
@@ -129,10 +129,10 @@ def seed_noise_text(evidence: Evidence, arms: Sequence[Arm], design: Design) -> 
     data = str((like.config.get("data") or {}).get("_target_"))
     if design.primary == "test-clean" and data.endswith(".LibriSpeech"):
         return LIBRISPEECH
-    return "No earlier sweep on this test set shows how much seeds vary"
+    return "No earlier sweep on this test set shows how much results vary between seeds"
 
 
-# warn only about at most FEW seeds whose deviation is at most 1 / QUIET of the deviation in earlier sweeps
+# warn only if there are at most FEW seeds, and their deviation is at most 1 / QUIET of that in earlier sweeps
 FEW, QUIET = 5, 2.0
 
 

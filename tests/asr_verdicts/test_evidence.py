@@ -84,7 +84,7 @@ def test_a_winner_is_not_confirmed_by_the_run_that_a_search_chose_it_by() -> Non
     comparison = compared(records(LSTM, [lucky, *confirming]))
     gru = next(one for one in comparison.arms if one.name == "rnn=gru")
     assert [run.seed for run in gru.runs] == [1, 2, 3]
-    assert any("seed 0: a search chose the arm by this run" in line for line in comparison.warnings)
+    assert any("seed 0: a search chose the arm because of this run" in line for line in comparison.warnings)
 
 
 def test_rates_alone_that_never_differ_prove_nothing() -> None:
@@ -124,7 +124,7 @@ def test_a_test_set_of_which_a_part_is_shared_is_not_compared() -> None:
     half = [replace(run, utterances=run.utterances[:50]) for run in GRU]
     comparison = compared(records(LSTM, half))
     assert comparison.verdicts == []
-    assert any("rnn=gru was tested on other utterances than rnn=lstm" in line for line in comparison.warnings)
+    assert any("rnn=gru was tested on different utterances from rnn=lstm" in line for line in comparison.warnings)
 
 
 def test_a_run_that_was_not_decoded_on_a_set_is_named_for_that() -> None:

@@ -206,7 +206,7 @@ def test_a_single_seed_decides_nothing(tmp_path: Path) -> None:
     assert verdict.outcome == "undecided"
     assert re.fullmatch(
         r"Undecided: rnn=gru against rnn=lstm on test, \+[\d.]+ points, but with one seed per arm the variation "
-        r"between seeds is unknown\. No earlier sweep on this test set shows how much seeds vary\.",
+        r"between seeds is unknown\. No earlier sweep on this test set shows how much results vary between seeds\.",
         verdict.sentence,
     )
 

@@ -149,7 +149,7 @@ def test_different_losses_are_not_compared(tmp_path: Path) -> None:
     write_run(tmp_path, "loss=ctc")
     write_run(tmp_path, "loss=framewise")
     losses = r"\(CTC with reduction=label, Framewise with reduction=frame\)"
-    message = rf"metric=loss: the runs minimise different losses {losses}; expected a rate"
+    message = rf"metric=loss: the runs minimise different losses {losses}; expected an error rate"
     with pytest.raises(UsageError, match=message):
         compare_folders([tmp_path / "sweep"], Options(metric="loss"))
     assert compare_folders([tmp_path / "sweep"], Options(metric="wer")).arms
