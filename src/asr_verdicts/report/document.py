@@ -14,7 +14,7 @@ from asr_verdicts.scales import MOST_LOG
 from asr_verdicts.table_columns import TableRow, rate_rows, validation_rows
 from asr_verdicts.verdict import Verdict
 
-# columns of a verdict's row in comparison.json, as `name` or `name=path`; the path leads to the value in a Verdict
+# columns of a verdict's row in comparison.json, as `name` or `name=path`; `path` is the value's attribute path in a Verdict
 COLUMNS = (
     "arm", "baseline", "kind=question.kind", "set", "metric", "primary",
     "baseline_mean=baseline_rate", "arm_mean=rate", "difference", "low", "high", "level",

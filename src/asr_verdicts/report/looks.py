@@ -13,7 +13,7 @@ from asr_verdicts.scales import SCALES
 from asr_verdicts.verdict import Verdict
 
 # A chart extends to at most this multiple of the margin and of the intervals at the latest looks.
-# Otherwise the long intervals of early looks would shrink all others to points.
+# Otherwise the long intervals of early looks would make all other intervals look like points.
 ROOM = 2.5
 
 
@@ -110,7 +110,7 @@ def spent_by(comparison: Comparison) -> Spent | None:
 
 
 def plan_row(comparison: Comparison) -> Json | None:
-    """Return the plan with arm names, because the manifest contains the arms' configs; None if there is no plan."""
+    """Return the plan as JSON, with names in place of the arms' configs; None if there is no plan."""
     plan = comparison.course.plan
     return None if plan is None else {**plan.as_json(), "arms": [arm.name for arm in plan.arms]}
 

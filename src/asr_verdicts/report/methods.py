@@ -55,7 +55,7 @@ def _is_alone(estimate: Estimate) -> bool:
 def _describe_means(comparison: Comparison) -> str:
     counts = sorted({len(arm.results) for arm in comparison.arms})
     if counts == [1]:
-        return "of one training per system"
+        return "of one training run per system"
     number = " to ".join(dict.fromkeys(map(str, (counts[0], counts[-1]))))
     return f"means over {number} training seeds per system"
 
@@ -84,7 +84,7 @@ def _sources(comparison: Comparison, estimate: Estimate) -> str:
         return "seeds as random, but not the test set"
     unknown = ", because speakers are unknown" if estimate.unit in UNKNOWN else ""
     if _is_alone(estimate):
-        return f"test {units} as random{unknown}; they do not cover other trainings"
+        return f"test {units} as random{unknown}; they do not cover other training runs"
     runs = "trained models, in pairs," if estimate.paired else "seeds"
     return (
         f"{runs} and test {units} as random{unknown}; their standard error combines both sources of variation, and "

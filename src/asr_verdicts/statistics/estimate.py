@@ -147,9 +147,9 @@ def contrast_estimate(
     - terms: weight and sample of each arm. Weights are +1 and −1 for a difference, ± 1/2 for a main effect, and ± 1 for
       an interaction. Arms with weight 0 are left out.
     - trimmed: whether to exclude the best and the worst 20 % of each arm's runs from its mean, with winsorised
-      variances (Yuen 1974), because a single failed run of 100 % makes a plain mean too noisy. Speaker noise is
-      measured on the remaining runs.
-    - own_speakers: whether each arm has its own test set, such as another language, with independent speaker noise
+      variances (Yuen 1974), because a single failed run with a rate of 100 % makes a plain mean too noisy. Speaker
+      noise is measured on the remaining runs.
+    - own_speakers: whether each arm has its own test set, for example in its own language, with independent speaker noise
     - scale: scale of the estimate. On the relative scale, the estimate is Σ weight · log(mean rate), and exp of a
       difference is a ratio. Its noise is linearised: each weight is divided by its arm's mean. None if a mean is 0.
 
@@ -201,7 +201,7 @@ def paired_estimate(
 ) -> Estimate | None:
     """Estimate Σ weight · mean rate over arms whose rows are paired; None if the noise is unknown.
 
-    Row i of every arm is the same trained model, for example with another decoder in each arm. Seed noise is the
+    Row i of every arm is the same trained model, for example with a different decoder in each arm. Seed noise is the
     variation of the paired differences between models. A single model has only speaker noise, and the estimate is about
     this model alone.
 
@@ -218,7 +218,7 @@ def paired_estimate(
     models = len(samples[0].rates)
     if any(len(sample.rates) != models for sample in samples):
         counts = " and ".join(str(len(sample.rates)) for sample in samples)
-        raise ValueError(f"pairs need as many rows of the arm as of the baseline, not {counts}")
+        raise ValueError(f"pairs need equal numbers of rows for the arm and the baseline, not {counts}")
     if not models:
         return None
     means = [float(sample.rates.mean()) for sample in samples]
@@ -288,7 +288,7 @@ def kept_runs(sample: Sample) -> Sample:
 
 @dataclass(frozen=True)
 class _Speakers:
-    """The speaker noise (None if unknown), with the units' number, their effective number and their plural name."""
+    """The speaker noise (None if unknown), with the number, effective number and plural name of the units."""
 
     part: Part | None
     drawn: int = 0
@@ -304,7 +304,7 @@ def _measure_speaker_noise(
     mass_of: samples whose errors determine the effective number of speakers, by default the samples in `terms`
 
     If e is a speaker's number of errors, the effective number of speakers is (Σ e)² / Σ e² (Kish 1965). It determines
-    the degrees of freedom of a relative difference. A difference in points uses the number of all speakers, because its
+    the degrees of freedom of a relative difference. A difference in points uses the total number of speakers, because its
     false alarms are already rarer than declared if a few speakers make most of the errors. No degrees of freedom make
     up for speakers that were not sampled.
     """

@@ -80,7 +80,7 @@ def units_of(speakers: NDArray[np.str_]) -> NDArray[np.intp]:
 
 
 def shared_variance(errors: NDArray[np.float64], totals: NDArray[np.float64], speakers: NDArray[np.str_]) -> float:
-    """Return the part of the variance of an arm's mean rate that counts as seed noise and as speaker noise.
+    """Return the part of the variance of an arm's mean rate that counts both as seed noise and as speaker noise.
 
     This part comes from seeds that are good on one speaker and bad on another. errors: shape (runs, utterances)
     """
