@@ -71,8 +71,8 @@ def upper(variance: float, degrees: float) -> float:
     """Return a variance's upper confidence bound, for Welch's and Satterthwaite's degrees of freedom.
 
     Both formulas need the true variances. A variance that is small by chance, because it comes from few runs, would get
-    too little weight and lead to too many degrees of freedom. Without the bound, there were 8 to 13 % false alarms for
-    2 runs against 18, and for 2 pairs. If all arms have equal degrees of freedom, the bound changes nothing.
+    too little weight and lead to too many degrees of freedom. Without the bound, the rate of false alarms was
+    8 to 13 % for 2 runs against 18 and for 2 pairs. If all arms have equal degrees of freedom, it changes nothing.
     """
     return float(variance * degrees / chi_square_quantile(UPPER, degrees))
 
@@ -149,7 +149,7 @@ def contrast_estimate(
     - trimmed: whether to exclude the best and the worst 20 % of each arm's runs from its mean, with winsorised
       variances (Yuen 1974), because a single failed run with a rate of 100 % makes a plain mean too noisy. Speaker
       noise is measured on the remaining runs.
-    - own_speakers: whether each arm has its own test set, for example in its own language, with independent speaker noise
+    - own_speakers: whether each arm has its own test set, for example another language, with independent speaker noise
     - scale: scale of the estimate. On the relative scale, the estimate is Σ weight · log(mean rate), and exp of a
       difference is a ratio. Its noise is linearised: each weight is divided by its arm's mean. None if a mean is 0.
 
@@ -304,9 +304,9 @@ def _measure_speaker_noise(
     mass_of: samples whose errors determine the effective number of speakers, by default the samples in `terms`
 
     If e is a speaker's number of errors, the effective number of speakers is (Σ e)² / Σ e² (Kish 1965). It determines
-    the degrees of freedom of a relative difference. A difference in points uses the total number of speakers, because its
-    false alarms are already rarer than declared if a few speakers make most of the errors. No degrees of freedom make
-    up for speakers that were not sampled.
+    the degrees of freedom of a relative difference. A difference in points uses the total number of speakers, because
+    its false alarms are already rarer than declared if a few speakers make most of the errors. No degrees of freedom
+    make up for speakers that were not sampled.
     """
     means = [weight * sample.errors.mean(axis=0) for weight, sample in terms if sample.errors is not None]
     if len(means) < len(terms):

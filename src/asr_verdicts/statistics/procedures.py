@@ -61,8 +61,8 @@ class Anytime:
 
     It compares the hypothesis of no difference with a normal distribution of differences, whose variance is 1 / φ times
     the variance of a run. The interval is ± SE · √(ν (1 − q) / (q − r)), with ν degrees of freedom, r = φ / (φ +
-    information) and q = (r · level²)^(1 / (ν + 1)). At about 20 runs per arm, phi = 1 gives the narrowest
-    interval; at about 6 runs, 1/4 does. docs/statistics.md compares the interval's width with that of Student's t.
+    information) and q = (r · level²)^(1 / (ν + 1)). At about 20 runs per arm, phi = 1 gives the narrowest interval;
+    at about 6 runs, 1/4 does. docs/statistics.md compares the interval's width with that of Student's t.
     """
 
     phi: float = 1.0
