@@ -146,7 +146,7 @@ def set_line(comparison: Comparison) -> str:
 
 
 def finding_lines(comparison: Comparison) -> list[str]:
-    """Return one sentence per verdict; if there are more than SENTENCES, group them by outcome and add notes on runs."""
+    """Return one sentence per verdict; if there are over SENTENCES, group them by outcome and add notes on the runs."""
     answer, metric = comparison.answer, find_metric(comparison.metric)
     if len(answer) <= SENTENCES:
         return [verdict.sentence for verdict in answer]

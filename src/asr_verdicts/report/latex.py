@@ -154,7 +154,7 @@ def appendix(report: Report) -> str:
 
 
 def _split_columns(section: Section) -> list[list[int]]:
-    """Split a table into parts of at most MOST_CHARACTERS. Return each part's column indices."""
+    """Split a table into parts with a width of at most MOST_CHARACTERS. Return each part's column indices."""
     widths = [2 + max(map(len, cells)) for cells in zip(section.head, *section.rows, strict=True)]
     names = [0, 1] if section.head[:2] == ["arm", "set"] else [0]
     pieces = [[*names]]

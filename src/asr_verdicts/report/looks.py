@@ -50,7 +50,7 @@ def _look_row(contrast: Verdict) -> Json:
 
 
 def furthest(rows: Sequence[Json], margin: float) -> float:
-    """Return how far a chart of looks extends above and below 0. It shows all differences and the latest intervals."""
+    """Return how far a chart of looks extends above and below 0. All differences and the latest intervals fit."""
     latest = {row["arm"]: row for row in rows}
     ends = [abs(row[key] or 0.0) for row in latest.values() for key in ("low", "high", "equal_low", "equal_high")]
     inside = max(margin, *(abs(row["difference"]) for row in rows), *ends)

@@ -71,8 +71,8 @@ def upper(variance: float, degrees: float) -> float:
     """Return a variance's upper confidence bound, for Welch's and Satterthwaite's degrees of freedom.
 
     Both formulas need the true variances. A variance that is small by chance, because it comes from few runs, would get
-    too little weight and lead to too many degrees of freedom. Without the bound, the rate of false alarms was
-    8 to 13 % for 2 runs against 18 and for 2 pairs. If all arms have equal degrees of freedom, it changes nothing.
+    too little weight and lead to too many degrees of freedom. Without the bound, the rate of false alarms was 8
+    to 13 % for 2 runs against 18 and for 2 pairs. If all arms have equal degrees of freedom, the bound has no effect.
     """
     return float(variance * degrees / chi_square_quantile(UPPER, degrees))
 
@@ -82,7 +82,7 @@ def combined(arms: Sequence[RunNoise], speakers: Part | None) -> Part:
 
     Seeds and speakers are crossed: their variances are added, and the shared part, which both contain, is subtracted
     once (Cameron, Gelbach & Miller 2011). The result is never below either variance. The degrees of freedom are
-    Satterthwaite's (1946), but at least the smaller number of the two sources. Although the shared part is subtracted
+    Satterthwaite's (1946), but at least the minimum of the two sources. Although the shared part is subtracted
     from the variance, its uncertainty is added.
     """
     seeds = over_seeds(arms)
@@ -110,7 +110,7 @@ class Estimate:
     - over_seeds, over_speakers: noise of seeds alone, and of speakers alone; None if unknown
     - arms: seed noise of each arm, from which over_seeds is computed
     - speakers: number of units in the test set; 0 if the errors of single utterances are unknown
-    - effective: effective number of units, which is smaller if a few units make most of the errors
+    - effective: effective number of units, which is smaller if a few units have most of the errors
     - unit: plural name of the units: speakers, voices, utterances if speakers are unknown, or utterances of one speaker
     - models: smallest number of trained models of any arm. It is 1 only if the estimate is paired and about a single
       model.
@@ -207,7 +207,7 @@ def paired_estimate(
 
     - terms, scale: as in contrast_estimate
     - replicates: whether each row is a replicate with its own corpus and test speakers. The paired differences then
-      contain all noise, and their t test has one degree of freedom less than there are replicates (Student 1908).
+      contain all noise, and their t test has one fewer degree of freedom than there are replicates (Student 1908).
     - overlap: ratio of test data to training data if the replicates are folds of one corpus, else 0. Because the folds'
       training sets overlap, the variance of the mean difference is s² (1 / n + overlap) instead of s² / n. This is the
       corrected resampled t test (Nadeau & Bengio 2003).
@@ -305,7 +305,7 @@ def _measure_speaker_noise(
 
     If e is a speaker's number of errors, the effective number of speakers is (Σ e)² / Σ e² (Kish 1965). It determines
     the degrees of freedom of a relative difference. A difference in points uses the total number of speakers, because
-    its false alarms are already rarer than declared if a few speakers make most of the errors. No degrees of freedom
+    its false alarms are already rarer than declared if a few speakers have most of the errors. No degrees of freedom
     make up for speakers that were not sampled.
     """
     means = [weight * sample.errors.mean(axis=0) for weight, sample in terms if sample.errors is not None]

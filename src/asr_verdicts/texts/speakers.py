@@ -20,7 +20,7 @@ LOOKED_AT = 100  # number of utterances that are examined to find out whether a 
 
 
 def speakers_in(path: Path) -> dict[str, str]:
-    """Read Kaldi's utt2spk, with lines `id speaker`. Raises UsageError if a line is malformed or an id occurs with two."""
+    """Read Kaldi's utt2spk (`id speaker`). Raises UsageError if an id has two speakers or a line is malformed."""
     speakers: dict[str, str] = {}
     for number, line in lines_of(path):
         fields = clean(line).split()

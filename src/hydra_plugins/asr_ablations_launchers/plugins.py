@@ -43,7 +43,7 @@ SLURM_OPTIONS = {
     # sbatch options of the same names, except that memory is sbatch's --mem (for example 32G)
     **dict.fromkeys(("partition", "account", "qos", "constraint", "memory")),
     "cpus": 1,  # CPUs for each rank of an arm, which runs one thread per CPU
-    # A job that reaches its time limit is queued again. plan: estimate the limit from a few measured steps.
+    # A job that reaches its time limit is queued again. minutes=plan estimates the limit from a few measured steps.
     "minutes": None,  # time limit of a job; null: the partition's limit
     "sbatch": [],  # further sbatch options, for example [--exclude=node7]
     "detach": False,  # true: queue the arms and exit; running the same command again attaches to them
