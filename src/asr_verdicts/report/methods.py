@@ -31,7 +31,7 @@ def write_methods(comparison: Comparison) -> str:
     sentences = [
         f"{RATES[comparison.metric]} are {_describe_means(comparison)}.",
         "" if _is_alone(estimate) else _describe_procedure(comparison),
-        f"Differences from the baseline are given with confidence intervals that treat {_sources(comparison, estimate)}.",
+        f"Differences from the baseline have confidence intervals that treat {_sources(comparison, estimate)}.",
         "Differences are tested on the logarithm of the rates."
         if any(verdict.scale is RELATIVE for verdict in comparison.answer)
         else "",
