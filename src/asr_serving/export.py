@@ -187,10 +187,10 @@ Attributes = dict[str, int | float | str | bool | Sequence[int] | Sequence[float
 
 
 class Recurrence(nn.Module):
-    """Replace one direction of a recurrent layer by an ONNX operator: x (B, T, D) and lengths (B,) → (B, T, H).
+    """Replace one direction of a recurrent layer with an ONNX operator: x (B, T, D) and lengths (B,) → (B, T, H).
 
-    This module is for export only: outside an export, it returns zeros. The constructor raises UsageError if the layer
-    has no torch module `cell`, such as min_gru. A layer that computes more than its cell fails `largest_difference`.
+    This module is for export only: outside an export, it returns zeros. The constructor raises UsageError if a layer
+    such as min_gru has no torch module `cell`. If a layer computes more than its cell, `largest_difference` is large.
     """
 
     def __init__(self, layer: nn.Module) -> None:
@@ -210,7 +210,7 @@ class Recurrence(nn.Module):
         self.hidden_size = cell.hidden_size
         self.attributes: Attributes = {"hidden_size": cell.hidden_size}
         if cell.mode == "GRU":
-            self.attributes["linear_before_reset"] = 1  # torch and cuDNN reset after the linear layer
+            self.attributes["linear_before_reset"] = 1  # torch and cuDNN apply the reset gate after the linear layer
         if cell.mode == "RNN_RELU":
             self.attributes["activations"] = ["Relu"]
         if (ceiling := getattr(layer, "ceiling", None)) is not None:
@@ -231,7 +231,7 @@ class Graph(nn.Module):
     """The exported network: audio (B, S), lengths (B,) in samples → log_probs (B, T, V), lengths (B,) in frames.
 
     Audio is float in -1..1, or int16 if `int16` is true. Samples beyond an utterance's length are ignored. The network
-    appends zeros to get a frame even from a single sample, which makes T a few frames longer than the longest length.
+    appends zeros to get a frame even from a single sample, which makes T a few frames larger than the largest length.
     """
 
     def __init__(self, task: CTCTask, int16: bool) -> None:

@@ -131,7 +131,7 @@ PLAIN_RATE = 48_000
 
 
 class Source(NamedTuple):
-    """An audio file. name: its path relative to the requested folder, or its file name if it was requested itself."""
+    """An audio file. name: path relative to the requested folder, or the file's name if it was requested directly."""
 
     path: Path
     name: Path
@@ -164,7 +164,7 @@ def read_whole(path: Path) -> np.ndarray:
     """Read a recording as int16 samples (S,) at 16 kHz. The channels of a stereo recording are averaged.
 
     To save memory, the recording is read and resampled in blocks. Blocks start at whole seconds and are resampled with
-    one more second on both sides, which gives the same result as resampling the whole recording at once. Raise
+    an extra second on each side, which gives the same result as resampling the whole recording at once. Raise
     AudioError if the file is missing, damaged or empty.
     """
     count, rate = header(path)
@@ -182,7 +182,7 @@ REPLACED = (".txt", ".json", ".jsonl", ".srt")
 
 
 def _refuse_replacing(files: Iterable[Path], sources: Sequence[Source]) -> None:
-    """Raise UsageError if an existing output file is not a transcript, or is a recording under any name."""
+    """Raise UsageError if an existing output file is not a transcript, or is a recording under another name."""
     recordings = {os.stat(path)[1:3]: path for path, _ in sources if os.path.exists(path)}  # inode and device
     for file in filter(os.path.isfile, files):
         if (recording := recordings.get(file.stat()[1:3])) is not None:
@@ -192,7 +192,7 @@ def _refuse_replacing(files: Iterable[Path], sources: Sequence[Source]) -> None:
 
 
 class Stream:
-    """Writes each transcript to standard output at once, or all of them to a file at the end, when none is missing."""
+    """Writes each transcript to standard output immediately, or all of them to a file at the end."""
 
     def __init__(self, file: Path | None, form: str, single: bool) -> None:
         self.file, self.form, self.single = file, form, single
@@ -217,7 +217,7 @@ class Stream:
 
 
 class Folder:
-    """Writes one file per recording. Raises UsageError if two recordings would share a file or one be overwritten."""
+    """Writes one file per recording. Raises UsageError if two recordings would share one or it may not be replaced."""
 
     def __init__(self, folder: Path, form: str, sources: Sequence[Source]) -> None:
         self.folder, self.form = folder, form

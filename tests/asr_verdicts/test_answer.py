@@ -108,7 +108,7 @@ def on_both(run: Record, more: Record) -> Record:
 def test_one_training_of_each_covers_no_other_training() -> None:
     runs = [replace(record(f"rnn={name}", 0, RATES[name]), model=ONE_SYSTEM) for name in ("lstm", "gru")]
     lines = evidence_lines(compare(records(runs), Options(baseline="lstm"), "pair", DECLARED))
-    assert lines[0] == "Intervals: 95 %, over new speakers, not over new trainings."
+    assert lines[0] == "Intervals: 95 %, over new speakers, not over new training runs."
 
 
 @pytest.mark.parametrize(("hashes", "fixed"), [(("x", "x"), True), (("x", "y"), False), ((None, "x"), False)])

@@ -32,7 +32,7 @@ HEADERS = {
 }
 UPLOAD_SECONDS = 120.0  # time limit for an upload to arrive
 BODY = "application/octet-stream"
-"""Content type required of uploads. Unlike the types that HTML forms send, browsers refuse it to other sites' pages."""
+"""Content type required of uploads. Browsers let other sites' pages send the types of HTML forms, but not this type."""
 
 
 def application(recognise: Recogniser, *, megabytes: float, minutes: float) -> FastAPI:
@@ -118,7 +118,7 @@ def _transcribe(recognise: Recogniser, path: Path, minutes: float) -> dict[str, 
 
 
 HOST = "127.0.0.1"  # loopback only: the page has no login, and other machines must not reach it
-MOST = 64  # maximum number of recordings that upload or wait at once; further uploads get status 503
+MOST = 64  # maximum number of recordings that are uploading or waiting at once; further uploads get status 503
 CONNECTIONS = 1024  # maximum number of simultaneous connections
 
 

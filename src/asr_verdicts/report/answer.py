@@ -27,8 +27,8 @@ ORDER: tuple[Outcome, ...] = (
     "worse", "better", "interaction shown", "equivalent", "typical runs equivalent", "not shown",
     "no interaction shown", "open", "undecided", "not learned",
 )  # fmt: skip
-LONGEST = 19  # maximum number of characters of a heading that names the baseline, as wide as an interval
-SENTENCES = 2  # maximum number of verdicts that get one sentence each; more verdicts are grouped by outcome
+LONGEST = 19  # maximum length, in characters, of a heading that names the baseline; an interval is equally long
+SENTENCES = 2  # maximum number of verdicts that get one sentence each; if there are more, they are grouped by outcome
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ def _answer_row(name: str, runs: int, rate: str, verdict: Verdict | None, metric
 
 
 def answer_tables(comparison: Comparison) -> list[Section]:
-    """Return a table with each arm's rate, its difference to the baseline, and the interval behind its verdict.
+    """Return a table with each arm's rate, its difference from the baseline, and the interval behind its verdict.
 
     Effects of crossed factors get a second table. Columns without any value are omitted.
     """
@@ -146,7 +146,7 @@ def set_line(comparison: Comparison) -> str:
 
 
 def finding_lines(comparison: Comparison) -> list[str]:
-    """Return one sentence per verdict. More than SENTENCES verdicts are grouped by outcome, with notes on the runs."""
+    """Return one sentence per verdict; if there are over SENTENCES, group them by outcome and add notes on the runs."""
     answer, metric = comparison.answer, find_metric(comparison.metric)
     if len(answer) <= SENTENCES:
         return [verdict.sentence for verdict in answer]
@@ -162,7 +162,7 @@ def finding_lines(comparison: Comparison) -> list[str]:
     noise = seed_noise_text(comparison.evidence, comparison.arms, comparison.design)
     undecided = any(verdict.outcome == "undecided" for verdict in answer)
     arms = {name for verdict in answer for name in verdict.question.weights}
-    warned = {shared_start(arm) for arm in comparison.arms if arm.name in arms}  # already part of the warnings
+    warned = {shared_start(arm) for arm in comparison.arms if arm.name in arms}  # notes that are also warnings
     notes = [note for verdict in answer for note in (scope_text(verdict), *notes_on_runs(verdict, comparison.arms))]
     return [*lines, *(f"{note}." for note in dict.fromkeys([noise * undecided, *notes]) if note and note not in warned)]
 
@@ -211,5 +211,5 @@ def _describe_coverage(verdict: Verdict) -> str:
     if estimate.paired and not estimate.speakers:
         return "over new pairs of runs, each with its own test speakers"
     if estimate.paired and estimate.models == 1:
-        return f"over new {units}, not over new trainings"
+        return f"over new {units}, not over new training runs"
     return f"over new seeds and new {units}" if estimate.speakers else "over new seeds, not over new speakers"

@@ -14,7 +14,7 @@ from asr_verdicts.scales import MOST_LOG
 from asr_verdicts.table_columns import TableRow, rate_rows, validation_rows
 from asr_verdicts.verdict import Verdict
 
-# columns of a verdict's row in comparison.json, as `name` or `name=path`; the path leads to the value in a Verdict
+# columns of a verdict's row in comparison.json, as `name` or `name=path`; `path` is an attribute path in a Verdict
 COLUMNS = (
     "arm", "baseline", "kind=question.kind", "set", "metric", "primary",
     "baseline_mean=baseline_rate", "arm_mean=rate", "difference", "low", "high", "level",
@@ -103,7 +103,7 @@ def contrast_row(verdict: Verdict) -> Json:
     - low, high: interval of the difference; None if there is no interval
     - relative: difference as a fraction of the baseline's rate
     - margin: equivalence margin, on the scale that `scale` names
-    - superiority: probability that a run of the arm is better than a run of the baseline
+    - superiority: share of pairs of runs in which the arm beats the baseline
     """
     row = {name: read_path(verdict, path or name) for name, _, path in (column.partition("=") for column in COLUMNS)}
     if (relative := verdict.relative) is not None:  # a difference of logarithms of rates

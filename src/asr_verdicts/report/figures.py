@@ -60,7 +60,7 @@ def draw_seeds(comparison: Comparison, folder: Path) -> list[Path]:
         panel.set_xlim(-0.6, len(names) - 0.4)
         panel.set_ylabel(f"{metric.label} in {metric.unit}")
         panel.grid(False, axis="x")
-    explain = figure.suptitle if alone else figure.supxlabel  # the legend of several arms is above
+    explain = figure.suptitle if alone else figure.supxlabel  # several arms have a legend at the top
     explain("a dot per seed; line and band: mean ± standard deviation", fontsize=8)
     legend(figure, axes[0])
     return save(figure, folder, "seeds")
@@ -69,7 +69,7 @@ def draw_seeds(comparison: Comparison, folder: Path) -> list[Path]:
 def draw_differences(comparison: Comparison, folder: Path) -> list[Path]:
     """Draw each question's difference and interval, with a filled marker if the difference is shown.
 
-    Verdicts on the set that decides are above the results on the other test sets.
+    Verdicts on the deciding test set are drawn above the results on the other test sets.
     """
     verdicts = [verdict for verdict in comparison.verdicts if verdict.low is not None]
     if not verdicts:
@@ -172,7 +172,7 @@ def _draw_bar(panel: Axes, x: float, ends: Sequence[float], colour: str, reach: 
         panel.plot(x, place, marker=arrow if beyond else "_", color=colour, markersize=5 if beyond else 8)
 
 
-# function that draws a figure into a folder and returns the written files, none if the comparison lacks the data
+# function that draws a figure and returns the paths of the files written; no paths if the comparison lacks the data
 Draw = Callable[[Comparison, Path], list[Path]]
 FIGURES: dict[str, Draw] = {
     "differences": draw_differences,

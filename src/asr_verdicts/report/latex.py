@@ -18,11 +18,11 @@ SPECIAL = {
 }  # fmt: skip
 HEAD = "% In the preamble: \\usepackage{booktabs}\n"
 SETS_PER_TABLE = 2  # number of test sets side by side; further sets go below
-# maximum width of an appendix table in characters, including two between columns, which is 17 cm in \small
-# A wider table is split into parts, which all repeat the first columns.
+# maximum width of an appendix table in characters, counting two between columns; this width is 17 cm in \small
+# A wider table is split into parts, each of which repeats the columns that name the row.
 MOST_CHARACTERS = 100
 SHOWN_MARK, EQUAL_MARK = r"\dagger", r"\ddagger"
-# matches cells to align right: numbers, with or without a deviation or an interval
+# matches cells that are aligned right: numbers, with or without a deviation or an interval
 NUMBER = re.compile(r"(?:[\d\s.,%()+<±–−-]|to|of|NA|inf|e[+-]\d)*")
 
 
@@ -37,7 +37,7 @@ def in_a_cell(text: str) -> str:
 
 
 def paper_table(comparison: Comparison) -> str:
-    """Return a table of each arm's mean ± standard deviation on each test set, and its difference to the baseline.
+    """Return a table of each arm's mean ± standard deviation on each test set, and its difference from the baseline.
 
     Each difference has its interval, and a mark if the difference is shown or the arms are equivalent.
     """
@@ -134,7 +134,7 @@ def _caption(comparison: Comparison) -> str:
         within = "" if margin is None else escape(f" within {scale.margin(margin, metric)}")
         parts.append(rf"${EQUAL_MARK}$: equivalent{within}")
     if outcomes and len(comparison.sets) > 1:
-        parts.append(escape(f"{comparison.set} decides; the other sets describe"))
+        parts.append(escape(f"{comparison.set} decides the verdicts; results on the other sets are only descriptive"))
     question = f"{escape(comparison.question)} " if comparison.question else ""
     return question + ". ".join(parts) + "."
 
@@ -154,7 +154,7 @@ def appendix(report: Report) -> str:
 
 
 def _split_columns(section: Section) -> list[list[int]]:
-    """Split a table into parts of at most MOST_CHARACTERS. Return each part's column numbers, with the row names."""
+    """Split a table into parts with a width of at most MOST_CHARACTERS. Return each part's column indices."""
     widths = [2 + max(map(len, cells)) for cells in zip(section.head, *section.rows, strict=True)]
     names = [0, 1] if section.head[:2] == ["arm", "set"] else [0]
     pieces = [[*names]]

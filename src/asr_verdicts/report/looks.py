@@ -13,7 +13,7 @@ from asr_verdicts.scales import SCALES
 from asr_verdicts.verdict import Verdict
 
 # A chart extends to at most this multiple of the margin and of the intervals at the latest looks.
-# Otherwise the long intervals of early looks would shrink all others to points.
+# Otherwise the long intervals of early looks would make all other intervals look like points.
 ROOM = 2.5
 
 
@@ -50,7 +50,7 @@ def _look_row(contrast: Verdict) -> Json:
 
 
 def furthest(rows: Sequence[Json], margin: float) -> float:
-    """Return how far a chart of looks extends above and below 0. It shows all differences and the latest intervals."""
+    """Return how far a chart of looks extends above and below 0. All differences and the latest intervals fit."""
     latest = {row["arm"]: row for row in rows}
     ends = [abs(row[key] or 0.0) for row in latest.values() for key in ("low", "high", "equal_low", "equal_high")]
     inside = max(margin, *(abs(row["difference"]) for row in rows), *ends)
@@ -110,7 +110,7 @@ def spent_by(comparison: Comparison) -> Spent | None:
 
 
 def plan_row(comparison: Comparison) -> Json | None:
-    """Return the plan with arm names, because the manifest contains the arms' configs; None if there is no plan."""
+    """Return the plan as JSON, with names in place of the arms' configs; None if there is no plan."""
     plan = comparison.course.plan
     return None if plan is None else {**plan.as_json(), "arms": [arm.name for arm in plan.arms]}
 

@@ -31,7 +31,7 @@ def write_methods(comparison: Comparison) -> str:
     sentences = [
         f"{RATES[comparison.metric]} are {_describe_means(comparison)}.",
         "" if _is_alone(estimate) else _describe_procedure(comparison),
-        f"Differences to the baseline are given with confidence intervals that treat {_sources(comparison, estimate)}.",
+        f"Differences from the baseline have confidence intervals that treat {_sources(comparison, estimate)}.",
         "Differences are tested on the logarithm of the rates."
         if any(verdict.scale is RELATIVE for verdict in comparison.answer)
         else "",
@@ -55,7 +55,7 @@ def _is_alone(estimate: Estimate) -> bool:
 def _describe_means(comparison: Comparison) -> str:
     counts = sorted({len(arm.results) for arm in comparison.arms})
     if counts == [1]:
-        return "of one training per system"
+        return "of one training run per system"
     number = " to ".join(dict.fromkeys(map(str, (counts[0], counts[-1]))))
     return f"means over {number} training seeds per system"
 
@@ -67,8 +67,8 @@ def _describe_procedure(comparison: Comparison) -> str:
     plan = comparison.course.followed
     looks = ", ".join(map(str, plan.looks))
     return (
-        f"Seeds were added at looks planned in advance (after {looks} per system), with an alpha-spending function "
-        "(Hwang, Shih & DeCani 1990) and repeated confidence intervals (Jennison & Turnbull 1984)."
+        f"Seeds were added at looks planned in advance (after {looks} seeds per system), with an alpha-spending "
+        "function (Hwang, Shih & DeCani 1990) and repeated confidence intervals (Jennison & Turnbull 1984)."
     )
 
 
@@ -79,12 +79,12 @@ def _sources(comparison: Comparison, estimate: Estimate) -> str:
         corrected = (
             "; their variance is corrected for overlapping training sets (Nadeau & Bengio 2003)" if folds else ""
         )
-        return f"pairs of runs with the same seed as random, each pair with its own test speakers{corrected}"
+        return f"pairs of same-seed runs as random, each pair with its own test speakers{corrected}"
     if not estimate.speakers:
         return "seeds as random, but not the test set"
     unknown = ", because speakers are unknown" if estimate.unit in UNKNOWN else ""
     if _is_alone(estimate):
-        return f"test {units} as random{unknown}; they do not cover other trainings"
+        return f"test {units} as random{unknown}; they do not cover other training runs"
     runs = "trained models, in pairs," if estimate.paired else "seeds"
     return (
         f"{runs} and test {units} as random{unknown}; their standard error combines both sources of variation, and "

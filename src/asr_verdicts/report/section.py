@@ -20,7 +20,7 @@ class Section:
 def tabulate(
     heading: str, rows: Sequence[Row], columns: Mapping[str, Callable[[Row], str]], lines: Sequence[str] = ()
 ) -> Section:
-    """Build a section with a table; empty if there are no rows. columns: function that formats a cell, by heading."""
+    """Build a section with a table; empty if there are no rows. columns: by heading, a function that formats a cell."""
     cells = [[cell(row) for cell in columns.values()] for row in rows]
     return Section(heading, [*columns], cells, [*lines] if rows else [])
 

@@ -26,7 +26,7 @@ def verdict_sections(comparison: Comparison) -> list[Section]:
 
 
 def opening_sections(comparison: Comparison) -> list[Section]:
-    """Return the first sections: differences, verdicts, the arms' changes, looks, their cost, and a single arm."""
+    """Return the first sections: differences, verdicts, arms' changes, looks, their cost, and statistics of one arm."""
     changes = comparison.design.layout.changes
     return [
         difference_section(comparison),

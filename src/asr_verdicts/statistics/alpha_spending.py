@@ -23,7 +23,7 @@ from asr_verdicts.statistics.sample import Array
 # The first is like O'Brien & Fleming's bounds, the second like Pocock's.
 GAMMA = -1.0
 NODES = 64  # quadrature points between a look's bounds, enough to compute the levels of 7 looks to 1e-9
-MOST = 0.999  # largest level over all looks for which the levels of single looks are computed
+MOST = 0.999  # largest overall level for which the levels of single looks are computed
 LEAST = 1e-14  # smallest part of α that a look spends, because smaller p-values are not needed
 SHARES = 16  # the repeated p-value is exact at Holm's levels α / 1 to α / 16, and interpolated between them
 
@@ -108,7 +108,7 @@ class GroupSequential:
     brief: str = "Student's t"
 
     def p(self, estimate: Estimate) -> float:
-        """Return the two-sided repeated p-value; 1 if no α rejects at this look."""
+        """Return the two-sided repeated p-value; 1 if this look rejects at no α."""
         if not estimate.standard_error:
             return 1.0
         observed = float(2 * t_above(abs(estimate.value) / estimate.standard_error, estimate.degrees))
@@ -150,7 +150,7 @@ class GroupSequential:
 
 @functools.lru_cache(maxsize=64)
 def _level_table(looks: tuple[int, ...], alpha: float, gamma: float) -> tuple[Array, Array]:
-    """Return increasing overall levels, (points,), and the level of each look at each of them, (looks, points)."""
+    """Return increasing overall levels, (points,), and each look's level for each of them, (looks, points)."""
     exact = [alpha / share for share in range(1, SHARES + 1)]
     whole = np.unique([*np.geomspace(1e-9, MOST, 24), *exact])
     return whole, np.array([levels(looks, float(level), gamma) for level in whole]).T

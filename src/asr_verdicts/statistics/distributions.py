@@ -38,7 +38,7 @@ def chi_square_quantile(probability: Values, degrees: float) -> Values:
 
 
 def fisher(diverged: int, runs: int, diverged_baseline: int, runs_baseline: int) -> float:
-    """Return the two-sided p-value of Fisher's exact test (1935) for equal chances of divergence in both arms."""
+    """Return the two-sided p-value of Fisher's exact test (1935) that both arms are equally likely to diverge."""
     from scipy import stats  # imported on demand, because it takes half a second
 
     table = [[diverged, runs - diverged], [diverged_baseline, runs_baseline - diverged_baseline]]

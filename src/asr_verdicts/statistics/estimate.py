@@ -71,8 +71,8 @@ def upper(variance: float, degrees: float) -> float:
     """Return a variance's upper confidence bound, for Welch's and Satterthwaite's degrees of freedom.
 
     Both formulas need the true variances. A variance that is small by chance, because it comes from few runs, would get
-    too little weight and lead to too many degrees of freedom. Without the bound, there were 8 to 13 % false alarms for
-    2 runs against 18, and for 2 pairs. If all arms have equal degrees of freedom, the bound changes nothing.
+    too little weight and lead to too many degrees of freedom. Without the bound, the rate of false alarms was 8
+    to 13 % for 2 runs against 18 and for 2 pairs. If all arms have equal degrees of freedom, the bound has no effect.
     """
     return float(variance * degrees / chi_square_quantile(UPPER, degrees))
 
@@ -82,7 +82,7 @@ def combined(arms: Sequence[RunNoise], speakers: Part | None) -> Part:
 
     Seeds and speakers are crossed: their variances are added, and the shared part, which both contain, is subtracted
     once (Cameron, Gelbach & Miller 2011). The result is never below either variance. The degrees of freedom are
-    Satterthwaite's (1946), but at least the smaller number of the two sources. Although the shared part is subtracted
+    Satterthwaite's (1946), but at least the minimum of the two sources. Although the shared part is subtracted
     from the variance, its uncertainty is added.
     """
     seeds = over_seeds(arms)
@@ -110,7 +110,7 @@ class Estimate:
     - over_seeds, over_speakers: noise of seeds alone, and of speakers alone; None if unknown
     - arms: seed noise of each arm, from which over_seeds is computed
     - speakers: number of units in the test set; 0 if the errors of single utterances are unknown
-    - effective: effective number of units, which is smaller if a few units make most of the errors
+    - effective: effective number of units, which is smaller if a few units have most of the errors
     - unit: plural name of the units: speakers, voices, utterances if speakers are unknown, or utterances of one speaker
     - models: smallest number of trained models of any arm. It is 1 only if the estimate is paired and about a single
       model.
@@ -147,9 +147,9 @@ def contrast_estimate(
     - terms: weight and sample of each arm. Weights are +1 and −1 for a difference, ± 1/2 for a main effect, and ± 1 for
       an interaction. Arms with weight 0 are left out.
     - trimmed: whether to exclude the best and the worst 20 % of each arm's runs from its mean, with winsorised
-      variances (Yuen 1974), because a single failed run of 100 % makes a plain mean too noisy. Speaker noise is
-      measured on the remaining runs.
-    - own_speakers: whether each arm has its own test set, such as another language, with independent speaker noise
+      variances (Yuen 1974), because a single failed run with a rate of 100 % makes a plain mean too noisy. Speaker
+      noise is measured on the remaining runs.
+    - own_speakers: whether each arm has its own test set, for example another language, with independent speaker noise
     - scale: scale of the estimate. On the relative scale, the estimate is Σ weight · log(mean rate), and exp of a
       difference is a ratio. Its noise is linearised: each weight is divided by its arm's mean. None if a mean is 0.
 
@@ -201,13 +201,13 @@ def paired_estimate(
 ) -> Estimate | None:
     """Estimate Σ weight · mean rate over arms whose rows are paired; None if the noise is unknown.
 
-    Row i of every arm is the same trained model, for example with another decoder in each arm. Seed noise is the
+    Row i of every arm is the same trained model, for example with a different decoder in each arm. Seed noise is the
     variation of the paired differences between models. A single model has only speaker noise, and the estimate is about
     this model alone.
 
     - terms, scale: as in contrast_estimate
     - replicates: whether each row is a replicate with its own corpus and test speakers. The paired differences then
-      contain all noise, and their t test has one degree of freedom less than there are replicates (Student 1908).
+      contain all noise, and their t test has one fewer degree of freedom than there are replicates (Student 1908).
     - overlap: ratio of test data to training data if the replicates are folds of one corpus, else 0. Because the folds'
       training sets overlap, the variance of the mean difference is s² (1 / n + overlap) instead of s² / n. This is the
       corrected resampled t test (Nadeau & Bengio 2003).
@@ -218,7 +218,7 @@ def paired_estimate(
     models = len(samples[0].rates)
     if any(len(sample.rates) != models for sample in samples):
         counts = " and ".join(str(len(sample.rates)) for sample in samples)
-        raise ValueError(f"pairs need as many rows of the arm as of the baseline, not {counts}")
+        raise ValueError(f"pairs need equal numbers of rows for the arm and the baseline, not {counts}")
     if not models:
         return None
     means = [float(sample.rates.mean()) for sample in samples]
@@ -288,7 +288,7 @@ def kept_runs(sample: Sample) -> Sample:
 
 @dataclass(frozen=True)
 class _Speakers:
-    """The speaker noise (None if unknown), with the units' number, their effective number and their plural name."""
+    """The speaker noise (None if unknown), with the number, effective number and plural name of the units."""
 
     part: Part | None
     drawn: int = 0
@@ -304,9 +304,9 @@ def _measure_speaker_noise(
     mass_of: samples whose errors determine the effective number of speakers, by default the samples in `terms`
 
     If e is a speaker's number of errors, the effective number of speakers is (Σ e)² / Σ e² (Kish 1965). It determines
-    the degrees of freedom of a relative difference. A difference in points uses the number of all speakers, because its
-    false alarms are already rarer than declared if a few speakers make most of the errors. No degrees of freedom make
-    up for speakers that were not sampled.
+    the degrees of freedom of a relative difference. A difference in points uses the total number of speakers, because
+    its false alarms are already rarer than declared if a few speakers have most of the errors. No degrees of freedom
+    make up for speakers that were not sampled.
     """
     means = [weight * sample.errors.mean(axis=0) for weight, sample in terms if sample.errors is not None]
     if len(means) < len(terms):

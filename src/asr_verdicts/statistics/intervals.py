@@ -52,9 +52,9 @@ def speaker_interval(
 
     Bisani & Ney use percentiles, which cannot extend beyond the worst of a few units. Even if percentile intervals are
     widened as Hesterberg proposes, they cover the true value in only 89 to 93 % of cases with 5 speakers, and in 69 to
-    75 % with 3. In simulations (tests/helpers/interval_coverage.py), this interval covers it in 93 to 96 % of cases
-    with 5 to 40 speakers, with one exception. If a few speakers make most of the difference (log-normal gains with
-    σ = 1), it covers the true value in 88 to 91 % of cases, and a studentised bootstrap does in 90 to 92 %.
+    75 % with 3. In simulations (tests/helpers/interval_coverage.py), the interval returned here covers it in 93 to 96 %
+    of cases with 5 to 40 speakers, with one exception. If a few speakers account for most of the difference (log-normal
+    gains with σ = 1), it covers the true value in 88 to 91 % of cases, and a studentised bootstrap in 90 to 92 %.
     """
     owner = units_of(speakers)
     units = int(owner.max(initial=-1)) + 1
@@ -80,7 +80,7 @@ def units_of(speakers: NDArray[np.str_]) -> NDArray[np.intp]:
 
 
 def shared_variance(errors: NDArray[np.float64], totals: NDArray[np.float64], speakers: NDArray[np.str_]) -> float:
-    """Return the part of the variance of an arm's mean rate that counts as seed noise and as speaker noise.
+    """Return the part of the variance of an arm's mean rate that counts both as seed noise and as speaker noise.
 
     This part comes from seeds that are good on one speaker and bad on another. errors: shape (runs, utterances)
     """

@@ -8,7 +8,7 @@ from rapidfuzz.distance import Levenshtein
 
 from asr_verdicts.statistics.distributions import normal_above
 
-BUFFER = 2  # consecutive words that all runs recognise correctly between two segments, as in sc_stats by default
+BUFFER = 2  # minimum number of words between segments, all recognised correctly by every run; the default of sc_stats
 
 # positions of an utterance's errors: 2i + 1 for a wrong or missing reference word i, 2i for an insertion before word i
 Places = list[int]
@@ -36,7 +36,7 @@ def error_places(reference: str, hypothesis: str) -> Places:
 def segment_differences(arm: Sequence[Places], baseline: Sequence[Places]) -> list[float]:
     """Return, for each segment of an utterance, the arm's mean errors per run minus the baseline's.
 
-    A segment is a stretch of words in which any run makes errors. Between two segments, every run recognises at least
+    A segment is a stretch of words in which any run makes errors. Between segments, every run recognises at least
     BUFFER words correctly. With one run per arm, this is NIST's segmentation (Gillick & Cox 1989; Pallett et al. 1990).
     Several runs share the same segments, because an utterance must not count once per seed.
     """

@@ -22,9 +22,9 @@ class Decision:
 def holm_decisions(ps: Sequence[float], alpha: float = 0.05) -> list[Decision]:
     """Decide which hypotheses to reject. The chance of any false rejection is at most alpha (Holm 1979).
 
-    The j-th smallest of m p-values is tested at the level alpha / (m − j + 1), until one is not rejected. All larger
-    p-values get the level of that one. Intervals at these levels agree with the decisions, but the chance that all
-    intervals contain the true values can be less than 1 − alpha.
+    The j-th smallest of m p-values is tested at the level alpha / (m − j + 1), until a hypothesis is not rejected.
+    The level of that test also applies to all larger p-values. Intervals at these levels agree with the decisions, but
+    the chance that all intervals contain the true values can be less than 1 − alpha.
     """
     order = sorted(range(len(ps)), key=lambda index: ps[index])
     decisions: dict[int, Decision] = {}

@@ -40,7 +40,7 @@ def detectable_difference(estimate: Estimate, level: float, procedure: Procedure
     if math.isinf(half_width):
         return math.inf
     # Average the power of a normal statistic over quantiles of the variance's chi-square distribution.
-    # The noncentral t distribution (scipy.stats.nct) gives the same power, but nan far out in the tail.
+    # The noncentral t distribution (scipy.stats.nct) gives the same power, but returns nan far out in the tail.
     quantiles = (np.arange(2000) + 0.5) / 2000
     critical = half_width / estimate.standard_error
     bounds = critical * np.sqrt(chi_square_quantile(quantiles, estimate.degrees) / estimate.degrees)
@@ -100,7 +100,7 @@ def shown_equal(estimate: Estimate, level: float) -> float:
     return float(quantiles * estimate.standard_error)
 
 
-# function that returns the difference, as a fraction, that an estimate detects, or the margin for equivalence
+# function that returns the smallest difference that an estimate detects, or the smallest margin for equivalence
 Reach = Callable[[Estimate], float]
 
 
@@ -112,7 +112,7 @@ class Levers:
     - speakers: test speakers that are enough with the present seeds; None if no number is enough
     - cheaper: the number that has to grow by the smaller factor; "neither" if no number of seeds or speakers is enough,
       "none" if the present numbers are enough. A tie is "speakers", because another speaker only costs decoding, while
-      another seed costs a training of every arm.
+      another seed costs a training run of every arm.
     """
 
     seeds: int | None

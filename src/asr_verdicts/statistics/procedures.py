@@ -29,7 +29,7 @@ class Procedure(Protocol):
         """The short name of the test, for sentences with a p-value."""
 
     def p(self, estimate: Estimate) -> float:
-        """Return the two-sided p-value for no difference."""
+        """Return the two-sided p-value of the hypothesis of no difference."""
 
     def half_width(self, estimate: Estimate, level: float) -> float:
         """Return the half-width of the two-sided 1 − `level` confidence interval; inf if the interval is infinite."""
@@ -61,8 +61,8 @@ class Anytime:
 
     It compares the hypothesis of no difference with a normal distribution of differences, whose variance is 1 / φ times
     the variance of a run. The interval is ± SE · √(ν (1 − q) / (q − r)), with ν degrees of freedom, r = φ / (φ +
-    information) and q = (r · level²)^(1 / (ν + 1)). `phi` sets the number of runs at which the interval is narrowest:
-    about 20 for 1, and about 5 for 1/4. docs/statistics.md compares the interval's width with that of Student's t.
+    information) and q = (r · level²)^(1 / (ν + 1)). At about 20 runs per arm, phi = 1 gives the narrowest interval;
+    at about 6 runs, 1/4 does. docs/statistics.md compares the interval's width with that of Student's t.
     """
 
     phi: float = 1.0
@@ -100,4 +100,4 @@ ASSUMED = FixedLength(
     "Student's t, if the number of seeds was fixed beforehand",
     "Student's t, if the number of seeds was fixed beforehand",
 )  # used if it is unknown whether the number of seeds was fixed in advance
-ANYTIME = Anytime(phi=0.25)  # narrowest at about 3 to 10 runs per arm
+ANYTIME = Anytime(phi=0.25)  # gives narrower intervals than phi = 1 with up to 10 runs per arm

@@ -84,7 +84,7 @@ def lines_of(path: Path) -> list[tuple[int, str]]:
 def _decode_lines(path: Path) -> Iterator[tuple[int, str]]:
     try:
         if path.is_dir():
-            raise UsageError(f"{path}: it is a folder; expected a file, or a pattern of files in quotes")
+            raise UsageError(f"{path}: it is a folder; expected a file, or a quoted pattern that matches files")
         if not is_regular(path):
             raise UsageError(f"{path}: it is not a regular file")
         with path.open("rb") as file:
@@ -93,7 +93,7 @@ def _decode_lines(path: Path) -> Iterator[tuple[int, str]]:
                 number += 1
                 if len(line) > LONGEST_LINE:
                     raise UsageError(
-                        f"{path}:{number}: the line has more than {LONGEST_LINE >> 20} MB: not a transcript"
+                        f"{path}:{number}: the line is longer than {LONGEST_LINE >> 20} MB: not a transcript"
                     )
                 text = decode(line, path, number).rstrip("\r\n")  # Windows files end lines with \r\n
                 if "\r" in text:

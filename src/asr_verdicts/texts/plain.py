@@ -16,7 +16,7 @@ RULE = re.compile(r"^={10,}$")
 
 
 def read_trn(path: Path, lines: Lines, reading: Reading) -> Texts:
-    """Read a trn file of sclite, which has lines `words (id)`. Lines that begin with ;; are comments."""
+    """Read sclite's trn file, with lines of the form `words (id)`. Lines that begin with ;; are comments."""
     entries = []
     for number, line in lines:
         if line.startswith(";;"):
@@ -28,14 +28,14 @@ def read_trn(path: Path, lines: Lines, reading: Reading) -> Texts:
 
 
 def split_trn(line: str) -> tuple[str, str] | None:
-    """Split a line of a trn file into its id and its words. Return None if the line has another form."""
+    """Split a line of a trn file into its id and its words. Return None if the line is malformed."""
     words, _, end = line.rstrip().rpartition("(")
     id_ = end.removesuffix(")")
     return None if id_ == end or ")" in id_ or id_.split() != [id_] else (id_, words.strip())
 
 
 def read_kaldi(path: Path, lines: Lines, reading: Reading) -> Texts:
-    """Read a text file of Kaldi, which has lines `id words`, or `id` alone for an utterance without words."""
+    """Read Kaldi's file `text`, with lines of the form `id words`, or only `id` for an utterance without words."""
     entries = []
     for number, line in lines:
         id_, _, words = line.strip().replace("\t", " ").partition(" ")
@@ -45,7 +45,7 @@ def read_kaldi(path: Path, lines: Lines, reading: Reading) -> Texts:
 
 
 def read_lines(path: Path, lines: Lines, reading: Reading) -> Texts:
-    """Read a file with one sentence per line. Line numbers serve as ids, and empty lines are empty sentences."""
+    """Read a file with one sentence per line. Line numbers serve as ids, and empty lines count as empty sentences."""
     last = lines[-1][0]
     texts = dict(lines)
     entries = [(number, Entry(str(number), texts.get(number, ""))) for number in range(1, last + 1)]
@@ -53,7 +53,7 @@ def read_lines(path: Path, lines: Lines, reading: Reading) -> Texts:
 
 
 def read_recogs(path: Path, lines: Lines, reading: Reading) -> Texts:
-    """Read icefall's recogs-<set>-<…>.txt, with lines `id:<TAB>ref=['a', 'b']` and `id:<TAB>hyp=[…]` per utterance."""
+    """Read icefall's recogs-<set>-<…>.txt, with lines `id:<TAB>ref=['a', 'b']` and `id:<TAB>hyp=[…]` for each id."""
     sides: dict[str, dict[str, list[tuple[int, str]]]] = {}
     for number, line in lines:
         if (match := RECOGS.match(line)) is None:
@@ -95,7 +95,7 @@ def read_speechbrain(path: Path, lines: Lines, reading: Reading) -> Texts:
     entries = []
     for block in _split_blocks(_read_below(path, lines[below][0])):
         if (match := ALIGNED.match(block[0][1])) is None:
-            continue  # the block describes the format, and is no utterance
+            continue  # the block describes the format and is not an utterance
         number = block[0][0]
         if len(block) != 4:
             raise UsageError(f"{path}:{number}: {match[1]} has {len(block) - 1} lines of the alignment, expected 3")
@@ -107,7 +107,7 @@ def read_speechbrain(path: Path, lines: Lines, reading: Reading) -> Texts:
 
 
 def _read_below(path: Path, first: int) -> Lines:
-    """Return all lines below line number `first`, including empty lines, because they are empty hypotheses."""
+    """Return all lines below line number `first`, including empty lines, which stand for empty hypotheses."""
     with path.open(encoding="utf-8-sig", newline="\n") as file:
         return [(number, line.rstrip("\r\n")) for number, line in enumerate(file, start=1) if number > first]
 

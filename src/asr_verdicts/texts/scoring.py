@@ -1,4 +1,4 @@
-"""Score hypotheses against references: match ids, find speakers, and write errors to rows in a run's format."""
+"""Score hypotheses against references: match ids, find speakers, and count errors in rows like those of a run."""
 
 import re
 from collections import Counter
@@ -34,7 +34,7 @@ class Scoring:
     - speakers: speakers by id
     - speaker_of: regular expression whose first group is the speaker in an id
     - language: language code, such as tr
-    - drop: comma-separated words to remove from references and hypotheses, in upper and lower case
+    - drop: comma-separated words to remove from references and hypotheses, regardless of case
     """
 
     normalise: str = "none"
@@ -244,8 +244,8 @@ def _choose_readings(
 ) -> dict[str, str]:
     """Choose one reading of each reference that contains NIST's alternatives { a / b / @ }.
 
-    The reading with the fewest errors over all files together is chosen, because all systems must be compared on the
-    same reference.
+    The reading with the fewest errors over all files together is chosen, because all systems must be compared with
+    the same reference.
     """
     chosen, several = dict(spoken), []
     for id_, reference in spoken.items():

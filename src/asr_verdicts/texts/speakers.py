@@ -10,7 +10,7 @@ from asr_verdicts.text import clean
 from asr_verdicts.texts.entries import Entry, Texts, lines_of, some_of
 
 UNKNOWN = "utterance"  # kind of sampling unit if speakers are unknown
-# common forms of ids, each with the pattern that finds the speaker and with the form's name
+# common forms of ids: a pattern for the whole id, a pattern that finds the speaker, and the form's name
 HABITS = (
     (r"\d+-\d+-\d+", r"^(\d+)-", "LibriSpeech's speaker-chapter-number"),
     (r"[^-]+-.+", r"^([^-]+)-", "sclite's speaker-utterance"),
@@ -20,7 +20,7 @@ LOOKED_AT = 100  # number of utterances that are examined to find out whether a 
 
 
 def speakers_in(path: Path) -> dict[str, str]:
-    """Read Kaldi's utt2spk, with lines `id speaker`. Raises UsageError for other lines and ids with two speakers."""
+    """Read Kaldi's utt2spk (`id speaker`). Raises UsageError if an id has two speakers or a line is malformed."""
     speakers: dict[str, str] = {}
     for number, line in lines_of(path):
         fields = clean(line).split()
@@ -34,7 +34,7 @@ def speakers_in(path: Path) -> dict[str, str]:
 def speakers_of(ids: Iterable[str], pattern: str, name: str) -> dict[str, str]:
     """Return the speaker in each id, which is what the first group of the regular expression `pattern` matches.
 
-    Raises UsageError if the pattern is invalid, has no group, or finds no speaker in an id. name: option to quote.
+    Raises UsageError if the pattern is invalid, has no group, or finds no speaker in an id. name: option, for errors.
     """
     try:
         compiled = re.compile(str(pattern))
@@ -57,13 +57,13 @@ def speakers_and_units(
     pattern: str | None,
     warnings: list[str],
 ) -> dict[str, dict[str, str]]:
-    """Return the columns speaker and unit by id. If any speaker is unknown, every utterance is its own unit.
+    """Return the columns speaker and unit by id.
 
     - table: speakers by id
     - pattern: regular expression whose first group is the speaker in an id
 
-    If table and pattern are None, the speakers come from the files. Raises UsageError if the table or the pattern lacks
-    a speaker for an id.
+    If table and pattern are None, speakers and units come from the files. If they contain neither all units nor all
+    speakers, every utterance is its own unit. Raises UsageError if the table or the pattern lacks a speaker for an id.
     """
     if table is not None:
         if lacking := [id_ for id_ in ids if id_ not in table]:

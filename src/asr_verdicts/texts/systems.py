@@ -88,7 +88,7 @@ def _number_key(path: Path) -> list[tuple[int, str]]:
 
 
 def columns(text: str | None) -> dict[str, str]:
-    """Parse the option --columns, such as id=utt,hypothesis=pred. Raises UsageError if it has another form."""
+    """Parse the option --columns, such as id=utt,hypothesis=pred. Raises UsageError if the option is malformed."""
     named: dict[str, str] = {}
     for part in filter(None, (text or "").split(",")):
         what, _, name = part.partition("=")

@@ -21,9 +21,9 @@ NAMES: dict[str, tuple[str, ...]] = {
     AUDIO: ("audio_filepath", "audio", "wav", "path", "file"),
     SET: ("set",),
     UNIT: ("unit",),
-}  # usual column names by content; upper and lower case are equal
+}  # usual column names by content, compared without regard to case
 TEXTS = (TEXT, REFERENCE, SPEAKER, UNIT)
-# columns that contain the reference in a reference file or next to a hypothesis, and else the hypothesis
+# names of columns that contain the reference in a reference file or next to a hypothesis, otherwise the hypothesis
 EITHER = ("text", "transcript", "transcription", "sentence", "segments")
 WHOLLY_QUOTED = re.compile(r'"([^"]|"")*"')
 AUDIO_ENDING = re.compile(r"\.(wav|flac|mp3|ogg|opus|m4a)$")
@@ -93,7 +93,7 @@ def _split_quoted(path: Path, lines: Lines, delimiter: str) -> list[list[str]]:
 
 
 def is_head(line: str) -> bool:
-    """Return whether a line is the header of a table of utterances: it contains two usual column names or more."""
+    """Return whether a line is a header, which contains at least two usual column names."""
     words = {word.strip().strip('"').lower() for word in line.replace("\t", ",").replace(";", ",").split(",")}
     usual = {*EITHER, *(name for names in NAMES.values() for name in names)}
     return len(words) > 1 and len(words & usual) > 1
@@ -141,9 +141,9 @@ def _select_set(
 
 
 def _find_columns(path: Path, row: Mapping[str, object], reading: Reading) -> dict[str, str]:
-    """Return the table's column names by content: names from --columns if the table has them, else usual names.
+    """Return the table's column names by content: those in --columns if the table has them, else usual ones.
 
-    Raises UsageError if no column contains the references in a reference file, or the hypotheses in other files.
+    Raises UsageError if a reference file has no reference column, or any other file no hypothesis column.
     """
     columns: dict[str, str] = {}
     spelled = {str(name).lower(): str(name) for name in reversed([*row])}

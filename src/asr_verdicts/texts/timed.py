@@ -38,7 +38,7 @@ def read_stm(path: Path, lines: Lines, reading: Reading) -> Texts:
         recording, channel, speaker, *times = fields[:5]
         start, end = (_parse_time(path, number, text) for text in times)
         if end <= start:
-            raise UsageError(f"{path}:{number}: the segment ends at {end:g} s, not after its start at {start:g} s")
+            raise UsageError(f"{path}:{number}: the segment's end, {end:g} s, is not after its start, {start:g} s")
         words = fields[6:] if len(fields) > 5 and LABEL.match(fields[5]) else fields[5:]
         if speaker.lower() in PAUSES or UNSCORED in (word.upper() for word in words):
             unscored += 1
@@ -66,7 +66,7 @@ def read_ctm(path: Path, lines: Lines, reading: Reading) -> Texts:
         if len(fields) < 5:
             raise UsageError(f"{path}:{number}: expected recording channel start duration word, found {line[:60]!r}")
         if fields[4].upper().startswith("<ALT"):
-            raise UsageError(f"{path}:{number}: alternatives ({fields[4]}) are not read; expected one word per time")
+            raise UsageError(f"{path}:{number}: alternatives ({fields[4]}) are unsupported; expected one word per time")
         start, _ = (_parse_time(path, number, text) for text in fields[2:4])
         key = (fields[0], fields[1])
         if start < last.get(key, 0.0):
@@ -87,7 +87,7 @@ def in_segments(path: Path, lines: Lines, segments: Mapping[str, Entry]) -> Text
     A word belongs to the segment of the same recording and channel that contains the word's middle. A segment without
     words gets an empty hypothesis.
     """
-    read_ctm(path, lines, Reading())  # called only because it checks the lines
+    read_ctm(path, lines, Reading())  # called only to check the lines
     by_recording: dict[str, list[Entry]] = {}
     for entry in segments.values():
         by_recording.setdefault(entry.id.rpartition("-")[0], []).append(entry)

@@ -40,7 +40,7 @@ def seeds_of(value: Hypotheses, name: str, format_: str | None, spoken: Texts | 
 
 
 def texts_of(value: Any, name: str, format_: str | None, references: bool = False) -> Texts:
-    """Read transcripts from a file, from a dict by id, or from a list, whose ids are 1, 2, …"""
+    """Read transcripts from a file, from a dict by id, or from a list, which gets the ids 1, 2, …"""
     if isinstance(value, (str, Path)):
         return join_texts([read_texts(path, format_, Reading(references)) for path in files_of(name, str(value))])
     by_id = value if isinstance(value, Mapping) else {str(place): text for place, text in enumerate(value, start=1)}
@@ -59,7 +59,7 @@ def speakers_of_texts(
     systems: Mapping[str, Mapping[str, Sequence[Texts]]],
     set_: str,
 ) -> Mapping[str, str] | None:
-    """Return the speakers by id, from a dict, an utt2spk file, or a list in the references' order; None for None."""
+    """Return speakers by id, from a dict, an utt2spk file, or a list in the references' order; None if not given."""
     if value is None:
         return None
     if isinstance(value, Mapping):

@@ -29,7 +29,7 @@ OPTIONS: dict[str, Any] = {
     "jobs": None,  # number of arms that run at a time; by default one per GPU, or one per core if there are no GPUs
     "per_gpu": 1,  # number of arms that share a GPU; auto: as many as the GPU's memory holds
     "timeout": None,  # minutes after which an arm is killed; null: no limit
-    "show": None,  # dotted name of a function that prints the run folders' results; by default one line per arm
+    "show": None,  # dotted name of a function that prints the run folders' results; by default, arms get one line each
     "fail_fast": False,  # true: stop all arms when one fails
 }
 RAY_OPTIONS = {
@@ -43,7 +43,7 @@ SLURM_OPTIONS = {
     # sbatch options of the same names, except that memory is sbatch's --mem (for example 32G)
     **dict.fromkeys(("partition", "account", "qos", "constraint", "memory")),
     "cpus": 1,  # CPUs for each rank of an arm, which runs one thread per CPU
-    # A job that reaches its time limit is queued again. plan: estimate the limit from a few measured steps.
+    # A job that reaches its time limit is queued again. minutes=plan estimates the limit from a few measured steps.
     "minutes": None,  # time limit of a job; null: the partition's limit
     "sbatch": [],  # further sbatch options, for example [--exclude=node7]
     "detach": False,  # true: queue the arms and exit; running the same command again attaches to them
@@ -100,10 +100,10 @@ class ProcessesLauncher(ComposingLauncher):
             slots = self.slots(arms)
             show_plan(arms, slots.jobs, slots.threads(len(arms)))
             if (runs := self.config.hydra.sweeper.get("n_trials")) is not None:
-                print(f"a search: these are the first {len(arms)} of its {runs} runs; their results choose the others")
+                print(f"a search: these are the first {len(arms)} of its {runs} runs; their results choose the rest")
                 raise SystemExit(0)  # exit, because the sweeper would wait for results
             return []
-        # objective() raises for a failed arm, because its error is printed and a failed JobReturn would repeat it
+        # objective() raises for a failed arm, because its error was already printed; a failed JobReturn would repeat it
         return [
             JobReturn(list(state.arm.overrides), cfg, status=JobStatus.COMPLETED, _return_value=launch.objective(state))
             for state, cfg in zip(self.run(arms), configs, strict=True)
@@ -118,7 +118,7 @@ class ProcessesLauncher(ComposingLauncher):
         )
 
     def slots(self, arms: "Sequence[FrozenArm]") -> "Slots":
-        """Return this machine's slots, on which arms are also measured if they will run on other machines."""
+        """Return this machine's slots. Arms are measured in these slots even if they will run on other machines."""
         from asr_ablations.sweep.this_machine import machine_slots
 
         return machine_slots(self.placing["jobs"], self.placing.get("per_gpu", 1), arms)
@@ -218,7 +218,7 @@ QUIET = "asr_ablations.sweep.until.ablation.print_nothing"
 class VerdictSweeper(BasicSweeper):
     """Adds seeds to a sweep's arms, round by round, until every question has its verdict (config group `until`).
 
-    The plan first uses the seeds that the sweep lists, and adds others as needed.
+    The plan first uses the seeds that the sweep lists, and adds further seeds as needed.
     """
 
     def sweep(self, arguments: list[str]) -> Any:

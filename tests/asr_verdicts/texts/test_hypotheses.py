@@ -464,14 +464,14 @@ BAD_FILES: dict[str, tuple[Any, dict[str, Any], str]] = {
     "ctm: alternatives": (
         "r 1 1.0 0.1 a\nr 1 * * <ALT_BEGIN>\n",
         {"format": "ctm"},
-        ":2: alternatives (<ALT_BEGIN>) are not read",
+        ":2: alternatives (<ALT_BEGIN>) are unsupported",
     ),
     "ctm: as references": ("r 1 1.0 0.1 a\nr 1 1.5 0.1 b\n", {"references": True}, "a CTM has no segments to score"),
     "ctm or kaldi": ("a 1 2 3 four\nb 1 2 3 four\n", {}, "it may be ctm or kaldi"),
     "stm: an end before its start": (
         "r 1 anna 3.0 2.0 x\n",
         {},
-        ":1: the segment ends at 2 s, not after its start at 3 s",
+        ":1: the segment's end, 2 s, is not after its start, 3 s",
     ),
     "stm: a segment twice": ("r 1 anna 1.0 2.0 x\n" * 2, {}, ":2: the id r-1-1.00 is already in line 1"),
     "an unknown format": ("one (a)\n", {"format": "srt"}, "--format=srt: expected trn, kaldi, json"),
