@@ -12,7 +12,7 @@ class Spelled:
     """Builds an alphabet from a string of characters in the config.
 
     separation: character to insert between two equal letters in a row, or None to insert nothing. Raises UsageError if
-    `characters` is not a string, is empty, or contains the separation or any character twice.
+    `characters` is not a string, is empty, contains the separation, or contains any character twice.
     """
 
     def __init__(self, *, characters: str, separation: str | None) -> None:
