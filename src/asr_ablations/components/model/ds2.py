@@ -87,7 +87,7 @@ class DeepSpeech2(nn.Module):
         if lookahead and directions != "forward":
             log.warning("model.lookahead=%s is useless: model.directions=%s sees all frames", lookahead, directions)
         if not convolutions:
-            log.warning("model.convolutions=[]: the recurrent layers process every feature frame, which is slow")
+            log.warning("model.convolutions=[]: the recurrent layers process every frame, which is slow")
         self.convolutions = nn.ModuleList()
         channels, bins = 1, features
         for options in convolutions:
