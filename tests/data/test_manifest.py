@@ -260,7 +260,7 @@ def test_kaldi_tables_that_do_not_fit_are_faults(tmp_path: Path) -> None:
     faults = {u.id: u.fault for u in kaldi(tmp_path).read("train")}
     assert faults["a-1"] == ""
     assert faults["b-1"].startswith("missing file: no recording b")
-    assert faults["c-1"].startswith("missing file: a text without audio")
+    assert faults["c-1"].startswith("missing file: a transcript without audio")
 
 
 def test_sets_are_called_by_as_little_of_their_paths_as_tells_them_apart() -> None:

@@ -1,9 +1,9 @@
 """Components that an ablation can vary: conf/<group>/<name>.yaml configures components/<group>/<name>.py.
 
-A contract is a Protocol that specifies argument names, shapes, units and guarantees of the objects that a group's yaml
-files build. If Lightning requires one of its own classes, the contract is a subclass of that class. Each contract is
-defined in the lowest layer of the package that uses it. tests/components/test_contracts.py checks every option against
-the contract of its group, and each group's tests check the guarantees in the contract's docstring.
+A contract is a Protocol that specifies the argument names, shapes, units and guarantees of the objects that a group's
+yaml files build. If Lightning requires one of its own classes, the contract is a subclass of that class. Each contract
+is defined in the lowest layer of the package that uses it. tests/components/test_contracts.py checks every option
+against the contract of its group, and each group's tests check the guarantees in the contract's docstring.
 """
 
 CONTRACTS = {
@@ -35,4 +35,4 @@ CONTRACTS = {
     "trainer": "asr_ablations.training.contracts.ParallelTraining",
     "until": "asr_ablations.training.contracts.UntilFactory",
 }
-"""Dotted name of each group's contract. Names are used because configs are read without importing torch."""
+"""Dotted name of each group's contract. Contracts are not imported, because reading a config must not import torch."""

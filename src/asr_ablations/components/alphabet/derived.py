@@ -1,4 +1,4 @@
-"""An alphabet derived from the training texts."""
+"""An alphabet derived from the training transcripts."""
 
 from collections.abc import Mapping
 
@@ -10,7 +10,7 @@ class Derived:
     """Builds an alphabet of the space and all characters in the training transcripts, sorted by code point.
 
     The corpus is prepared before the model is built, because the model's output size depends on the alphabet.
-    separation: character to insert between double letters, or None to insert nothing
+    separation: character to insert between two equal letters in a row, or None to insert nothing
     """
 
     def __init__(self, *, separation: str | None) -> None:

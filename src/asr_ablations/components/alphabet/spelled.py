@@ -11,8 +11,8 @@ from asr_verdicts.text import clean
 class Spelled:
     """Builds an alphabet from a string of characters in the config.
 
-    separation: character to insert between double letters, or None to insert nothing. Raises UsageError if `characters`
-    is not a string, is empty, or contains a repetition or the separation.
+    separation: character to insert between two equal letters in a row, or None to insert nothing. Raises UsageError if
+    `characters` is not a string, is empty, contains the separation, or contains any character twice.
     """
 
     def __init__(self, *, characters: str, separation: str | None) -> None:
@@ -24,5 +24,5 @@ class Spelled:
         return self.alphabet
 
     def restore(self, state: Mapping[str, object]) -> Letters:
-        """Return the config's alphabet instead of `state`. A later check refuses checkpoints with another alphabet."""
+        """Return the config's alphabet instead of `state`. A later check refuses checkpoints with a different one."""
         return self.alphabet

@@ -71,12 +71,12 @@ class Pieces(Alphabet):
 
 
 class SentencePiece:
-    """Trains a SentencePiece model on the training transcripts, which requires the corpus to be prepared first.
+    """Prepares the corpus, and then trains a SentencePiece model on its training transcripts.
 
     - type: algorithm, either unigram or bpe
     - size: number of model outputs V, including the blank
 
-    Raises UsageError for values out of range, and for a size that SentencePiece cannot reach with the transcripts.
+    Raises UsageError for values out of range, and for a size that SentencePiece cannot reach with these transcripts.
     """
 
     def __init__(self, *, type: str, size: int) -> None:
@@ -96,7 +96,7 @@ class SentencePiece:
 
 @lru_cache(maxsize=1)
 def _train(texts: tuple[str, ...], type_: str, size: int) -> bytes:
-    """Train a SentencePiece model that covers every character of the unmodified texts, and return it serialised."""
+    """Train a SentencePiece model that covers every character of the unmodified transcripts. Return it serialised."""
     from sentencepiece import SentencePieceTrainer
 
     written = io.BytesIO()
@@ -112,7 +112,7 @@ def _train(texts: tuple[str, ...], type_: str, size: int) -> bytes:
             pad_id=-1,
             character_coverage=1.0,
             normalization_rule_name="identity",
-            max_sentence_length=1_000_000,  # in bytes; SentencePiece leaves longer texts out
+            max_sentence_length=1_000_000,  # in bytes; SentencePiece skips longer transcripts
             num_threads=1,  # with more threads, repeated training may give different pieces
             minloglevel=3,
         )
@@ -120,5 +120,5 @@ def _train(texts: tuple[str, ...], type_: str, size: int) -> bytes:
         letters = len(set().union(*texts))
         most = re.search(r"<= (\d+)", str(error))
         bounds = f"at most {most[1]}" if most else f"more than the {letters} different characters"
-        raise UsageError(f"alphabet.size={size}: expected {bounds} for this training text") from error
+        raise UsageError(f"alphabet.size={size}: expected {bounds} for these training transcripts") from error
     return written.getvalue()

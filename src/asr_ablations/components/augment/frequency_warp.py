@@ -10,7 +10,7 @@ from asr_ablations.tools.random_streams import uniforms
 class FrequencyWarp(NoAugmentation):
     """Rescales the frequency axis of features (B, T, F) by a random factor from 1 - most to 1 + most.
 
-    Bin f of the output is interpolated from the input bins at position f · factor. The factor depends only on seed,
+    Bin f of the output is interpolated from the input bins around position f · factor. The factor depends only on seed,
     epoch and utterance id. Raises ValueError unless 0 ≤ most < 1.
     """
 

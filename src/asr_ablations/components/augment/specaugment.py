@@ -9,7 +9,7 @@ from asr_ablations.tools.masks import valid_frames
 from asr_ablations.tools.random_streams import uniforms
 
 MOST_MASKS, MOST_WIDE = 1000, 10**6
-"""Maximum number of masks and maximum mask width. Larger values would mask everything and take long."""
+"""Maximum number of masks and maximum mask width. Larger values would mask everything and take a long time."""
 
 
 class SpecAugment(NoAugmentation):

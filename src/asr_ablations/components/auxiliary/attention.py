@@ -20,7 +20,7 @@ class AttentionDecoder(Head):
 
     The loss is the cross-entropy in nats per label, averaged over utterances. The blank (index 0) marks the start and
     end of a transcript. The end is predicted, but not counted as a label. Positional encodings are sinusoidal (Vaswani
-    et al. 2017), and feed-forward layers have 4 · D units.
+    et al. 2017), and feed-forward layers have four times as many units as `layer`.
 
     - layers, heads: number of decoder layers, and number of attention heads in each layer
     - smoothing: label smoothing, the share of each target that is spread evenly over all V outputs
@@ -65,7 +65,7 @@ class AttentionDecoder(Head):
 
     @torch.no_grad()
     def score(self, activations: torch.Tensor, transcripts: Sequence[Sequence[int]]) -> list[float]:
-        """Return the log-probability in nats of each label sequence with its end, for activations (T', D), T' > 0."""
+        """Return the log-probability in nats of each label sequence and its end, given activations (T', D), T' > 0."""
         sizes = torch.tensor([*map(len, transcripts)])
         written = pad_sequence([torch.tensor([*labels, 0]) for labels in transcripts], batch_first=True)
         rows = activations.expand(len(transcripts), -1, -1)
@@ -73,7 +73,7 @@ class AttentionDecoder(Head):
         return (-_sum_nats(logits, written, sizes, smoothing=0.0)).tolist()
 
     def _predict(self, activations: torch.Tensor, lengths: torch.Tensor, written: torch.Tensor) -> torch.Tensor:
-        """Return logits (B, L + 1, V) of the labels in `written` (B, L + 1), each from the labels before it."""
+        """Return logits (B, L + 1, V) for `written` (B, L + 1), where each label is predicted from all earlier ones."""
         device = activations.device
         x = self.embed(pad(written[:, :-1], (1, 0)))
         x = x + _sinusoids(x.shape[1], self.size, device).to(x.dtype)
@@ -87,7 +87,7 @@ class AttentionDecoder(Head):
 
 
 def _sum_nats(logits: torch.Tensor, written: torch.Tensor, sizes: torch.Tensor, smoothing: float) -> torch.Tensor:
-    """Sum the cross-entropy in nats of the first sizes + 1 labels in each row of `written` (B, L + 1)."""
+    """Sum the cross-entropy in nats over the first sizes + 1 labels of each row of `written` (B, L + 1)."""
     nats = cross_entropy(logits.float().transpose(1, 2), written, reduction="none", label_smoothing=smoothing)
     return nats.masked_fill(~valid_frames(sizes + 1, nats.shape[1], nats.device), 0.0).sum(dim=1)
 

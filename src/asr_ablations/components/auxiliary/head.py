@@ -1,4 +1,4 @@
-"""Base class and helper functions of auxiliary losses."""
+"""Base class and helper functions for auxiliary losses."""
 
 from functools import partial
 
@@ -12,13 +12,14 @@ from asr_ablations.training.auxiliary import without_auxiliary
 from asr_verdicts.errors import choices
 
 PROBE = 2, 400
-"""Number of utterances and of feature frames in the forward pass that measures the output sizes of layers."""
+"""Number of utterances and number of feature frames in the forward pass that measures layers' output sizes."""
 
 
 class Head(nn.Module):
     """Base class of auxiliary losses on the output (B, T', D) of the model's layer `layer`, where D is `size`.
 
-    Raises UsageError if the model has no such layer with one row per output frame, or if `weight` is not above 0.
+    Raises UsageError if the model has no layer of this name, if the layer's output does not have one row per output
+    frame of the model, or if `weight` is not above 0.
     """
 
     name: str
@@ -34,7 +35,7 @@ class Head(nn.Module):
 
 @torch.no_grad()
 def layer_sizes(model: nn.Module, features: int) -> dict[str, int]:
-    """Return the output size D by name for all layers whose output (B, T', D) has as many frames as the model's."""
+    """Return output sizes D by layer name, for outputs (B, T', D) with as many frames as the model's output."""
     shapes: dict[str, torch.Size] = {}
 
     def keep(name: str, _module: nn.Module, _inputs: object, output: object) -> None:

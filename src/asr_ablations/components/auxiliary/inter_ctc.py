@@ -1,4 +1,4 @@
-"""CTC on an intermediate layer (Lee & Watanabe 2021), with self-conditioning on request (Nozaki & Komatsu 2021)."""
+"""CTC on an intermediate layer (Lee & Watanabe 2021), with optional self-conditioning (Nozaki & Komatsu 2021)."""
 
 import inspect
 
@@ -16,7 +16,7 @@ class InterCTC(Head):
     """Computes the CTC loss of a linear layer on the output of `layer`, in nats per label, averaged over utterances.
 
     self_conditioned: whether the later layers also see the probabilities of the linear layer, through a second linear
-    layer whose output is added to that of `layer`. Both layers are then part of recognition.
+    layer whose output is added to that of `layer`. Recognition then also uses both linear layers.
     """
 
     name = "inter_ctc"
@@ -29,7 +29,7 @@ class InterCTC(Head):
         self.loss = CTC(reduction="label")
         if self_conditioned:
             if "lengths" not in inspect.signature(model.get_submodule(layer).forward).parameters:
-                raise choices("auxiliary.layer", layer, "a layer that gets lengths, as recurrent.0 or layers.1 does")
+                raise choices("auxiliary.layer", layer, "a layer that gets lengths, such as recurrent.0 or layers.1")
             self.back = nn.Linear(outputs, self.size)
             self.condition = self._condition
 
@@ -41,7 +41,7 @@ class InterCTC(Head):
     def _condition(
         self, _layer: nn.Module, inputs: tuple[torch.Tensor, torch.Tensor], output: torch.Tensor
     ) -> torch.Tensor:
-        """Add what the later layers see of the probabilities to the layer's output (B, T', D), except to padding."""
+        """Add a linear function of the probabilities to the layer's output (B, T', D), except in padding frames."""
         valid = valid_frames(inputs[1], output.shape[1], output.device)[..., None]
         probabilities = self.output(output.to(self.output.weight.dtype)).softmax(dim=-1)
         return output + (self.back(probabilities.to(self.back.weight.dtype)) * valid).to(output.dtype)

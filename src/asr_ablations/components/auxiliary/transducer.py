@@ -15,8 +15,8 @@ class Transducer(Head):
     """Computes the transducer loss in nats per label, averaged over utterances.
 
     The predictor is an embedding of the previous label, or of the blank at the start (Ghodsi et al. 2020). The joint
-    network has `size` tanh units for each pair of frame and label, so its memory use grows with the number of frames
-    times the number of labels. Raises UsageError for values out of range.
+    network has `size` tanh units for each pair of a frame and a label, so its memory use is proportional to the number
+    of frames times the number of labels. Raises UsageError for values out of range.
     """
 
     name = "transducer"

@@ -12,7 +12,7 @@ class ExponentialAverage(Averaging):
     """Computes average = decay · average + (1 - decay) · weights after every optimizer step.
 
     The average starts as the weights after the first step. It is in float32, because 16 bits would lose small changes.
-    Lightning's EMA callback is not used, because it would copy the whole task, including decoder and language model.
+    Lightning's EMA callback is not used, because it would copy the whole task, even the decoder and its language model.
     Raises ValueError unless 0 < decay < 1.
     """
 

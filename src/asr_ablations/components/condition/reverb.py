@@ -7,7 +7,7 @@ from asr_ablations.tools.checks import number
 
 
 class Reverb:
-    """Adds the reverberation of a simulated room to each utterance. Only the random reflections differ by utterance.
+    """Adds a simulated room's reverberation to each utterance. Only the random reflections differ between utterances.
 
     - decay: reverberation time T60 in seconds
     - direct_ratio: ratio of direct to reverberant energy in dB

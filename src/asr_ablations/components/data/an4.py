@@ -1,6 +1,7 @@
 """CMU AN4: recordings of spelled words and numbers, in LibriSpeech's layout.
 
-The corpus has no development set and only five test speakers. With `fold`, cross-validation tests each speaker once.
+The corpus has no development set and only five test speakers. `fold` allows cross-validation, which tests on each
+speaker once.
 """
 
 import hashlib

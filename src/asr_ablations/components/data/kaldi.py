@@ -34,7 +34,7 @@ class Kaldi(Paths):
 
 
 def read_directory(folder: Path, root: Path) -> tuple[list[Utterance], Callable[[Utterance], str]]:
-    """Return the utterances of a data directory, and a function that names an utterance's recording.
+    """Return the utterances of a data directory, and a function that returns the name of an utterance's recording.
 
     Utterances with faults are included. root: folder to which audio paths are relative
     """
@@ -57,7 +57,7 @@ def read_directory(folder: Path, root: Path) -> tuple[list[Utterance], Callable[
             continue
         speaker = speakers.get(id_, "")
         utterances.append(Utterance(id_, speaker, recordings[recording], start, end - start, text, channel=channel))
-    unspoken = [faulty(id_, folder / "text", "missing file: a text without audio") for id_ in texts]
+    unspoken = [faulty(id_, folder / "text", "missing file: a transcript without audio") for id_ in texts]
     return utterances + unspoken, lambda u: segments[u.id][0]
 
 
@@ -94,7 +94,7 @@ def _read_segments(folder: Path, recordings: dict[str, Path]) -> dict[str, tuple
 
 
 def _read_table(path: Path) -> dict[str, str]:
-    """Return a dict from the first word of each line to the text after it. Raises UsageError for a repeated word."""
+    """Return a dict from the first word of each line to the rest of the line. Raises UsageError for a repeated word."""
     rows: dict[str, str] = {}
     for number, line in enumerate(text_of(path).split("\n"), start=1):
         key, rest = [*line.strip().split(maxsplit=1), "", ""][:2]

@@ -24,8 +24,8 @@ IMPOSSIBLE = re.compile("[\0\ud800-\udfff]")
 class Manifest(Paths):
     """A corpus described by manifests, with one or more files for each of train, validation and test.
 
-    Paths of manifests are relative to `root`, by default the current folder. A set is named after its file, without
-    folder and extension. Audio paths are relative to the manifest's folder. The keys audio_filepath and text are
+    Paths of manifests are relative to `root`, by default the current folder. A set is named after its file, without the
+    folder and the extension. Audio paths are relative to the manifest's folder. The keys audio_filepath and text are
     required. Optional keys:
 
     - id: id of the utterance, by default the name of the audio file
@@ -88,10 +88,10 @@ def _build_utterance(manifest: Path, entry: Json) -> Utterance:
 
 
 def _add_ids(utterances: list[Utterance], folder: Path) -> list[Utterance]:
-    """Return the utterances with an id for each utterance that has none.
+    """Return the utterances, with new ids for those that have none.
 
-    A new id is the name of the audio file, followed by the start in ms unless it is 0, and by the channel if given. If
-    several audio files have the same name, the id begins with the names of their folders.
+    A new id is the name of the audio file, followed by the start in ms unless it is 0, and by the channel if one is
+    given. If several audio files have the same name, the id begins with the names of their folders.
     """
     folders: dict[str, set[Path]] = {}
     for u in utterances:

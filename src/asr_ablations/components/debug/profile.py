@@ -10,7 +10,7 @@ from asr_ablations.training.contracts import Debugging
 from asr_verdicts.files import write
 
 ROWS = 30
-"""Number of operations in the table, which lists the ones with the longest self time."""
+"""Number of operations in the table, which lists those with the longest self time."""
 
 
 class Profile(Debugging):

@@ -1,4 +1,4 @@
-"""Prefix beam search whose best texts are rescored by the attention decoder of the run (Watanabe et al. 2017)."""
+"""Prefix beam search whose best transcripts are rescored by the run's attention decoder (Watanabe et al. 2017)."""
 
 import copy
 from typing import Any
@@ -16,10 +16,10 @@ from asr_verdicts.errors import UsageError
 
 
 class AttentionRescored(Beam):
-    """Finds the text of a beam with the largest (1 - weight) · log P_ctc + weight · log P_attention, both in nats.
+    """Selects the transcript in a beam with the largest (1 - weight) · log P_ctc + weight · log P_attention, in nats.
 
-    The attention decoder is the one that the run was trained with (auxiliary=attention). search: the parameters of
-    Beam. Raises UsageError for values out of range.
+    The attention decoder is the one that was trained in the run (auxiliary=attention). search: arguments of Beam.
+    Raises UsageError for values out of range.
     """
 
     tuned = ("weight", "prune_beams")

@@ -27,8 +27,8 @@ def split_batch(log_probs: torch.Tensor, lengths: torch.Tensor, alphabet: Alphab
     """Yield the log-probabilities (length, 1 + units) of each utterance, from log_probs (B, T, V) and lengths (B,).
 
     The result is in float64, because the search adds up many small probabilities. If a blank replaces the separation
-    character in a path, the text stays the same. The separation's probability is therefore added to the blank's, and
-    its output is removed. Raises UsageError if the number of outputs does not fit the alphabet.
+    character in a path, the transcript stays the same. The separation's probability is therefore added to the blank's,
+    and the separation's output is removed. Raises UsageError if the number of outputs does not fit the alphabet.
     """
     values = log_probs.detach().cpu().double().numpy()
     if alphabet.separation:
@@ -44,9 +44,9 @@ def split_batch(log_probs: torch.Tensor, lengths: torch.Tensor, alphabet: Alphab
 
 
 class Beam:
-    """Decodes log_probs (B, T, V) in nats and lengths (B,) into B texts.
+    """Decodes log_probs (B, T, V) in nats and lengths (B,) into B transcripts.
 
-    The result is the most probable text, where a text's probability is the sum over its alignments in the beam. In each
+    The result is the most probable transcript. Its probability is the sum over its alignments in the beam. In each
     frame, symbols with a log-probability below -`prune_symbols` are skipped, except the best symbol. Prefixes more than
     `prune_beams` nats below the best prefix are then dropped, and at most `beam_width` prefixes are kept. Raises
     UsageError for values out of range.
@@ -62,7 +62,7 @@ class Beam:
         self.search = self.build_search()
 
     def build_search(self, language_model: AbstractLanguageModel | None = None) -> BeamSearchDecoderCTC:
-        """Build the search without pyctcdecode's build_alphabet, because that would treat _ as blank and | as space."""
+        """Build the search without pyctcdecode's build_alphabet, which would treat _ as a blank and | as a space."""
         symbols = SearchAlphabet(["", *self.alphabet.searched], not self.alphabet.spells)
         return BeamSearchDecoderCTC(symbols, language_model)
 
@@ -70,11 +70,11 @@ class Beam:
         return [self.best(row) for row in split_batch(log_probs, lengths, self.alphabet)]
 
     def best(self, row: np.ndarray) -> str:
-        """Return the best text for log-probabilities (T, 1 + units) in nats of one utterance."""
+        """Return the best transcript for an utterance's log-probabilities (T, 1 + units) in nats."""
         return next(iter(self.best_texts(row)))
 
     def best_texts(self, row: np.ndarray) -> dict[str, float]:
-        """Return the texts in the beam after the last frame, best first, each with log P_ctc in nats."""
+        """Return the transcripts in the beam after the last frame, best first, each with its log P_ctc in nats."""
         if not len(row):
             return {"": 0.0}
         # prune_history is off, because it would keep only one of the prefixes that end in the same words

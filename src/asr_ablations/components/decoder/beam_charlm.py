@@ -19,14 +19,14 @@ Prefixes = dict[str, list[float]]
 class BeamCharLM(LanguageModelBeam):
     """Decodes log_probs (B, T, V) in nats and lengths (B,) by maximising log P_ctc + α log P_lm + β · words.
 
-    lm: n-gram model over characters, in which language_models.model.SPACE represents the space. All further
+    lm: n-gram model over characters, in which language_models.model.SPACE represents the space. All other
     parameters are passed to LanguageModelBeam.
     """
 
     def __init__(self, alphabet: Alphabet, *, lm: str | None, **search: Any) -> None:
         super().__init__(alphabet, **search)
         if not alphabet.spells:
-            raise UsageError("decoder=beam_charlm: needs an alphabet of letters, but this model writes pieces of words")
+            raise UsageError("decoder=beam_charlm: needs an alphabet of letters, but this model outputs word pieces")
         self.letters = alphabet.letters
         self.model = load_characters(lm, alphabet)
         self.files = {"lm": self.model.file}
@@ -37,7 +37,7 @@ class BeamCharLM(LanguageModelBeam):
         for frame in row:
             beams = self._prune(self._extend(beams, frame), scores)
         finished: dict[str, float] = {}
-        for prefix, score in beams.items():  # "a" and "a " are the same text
+        for prefix, score in beams.items():  # "a" and "a " are the same transcript
             finished[prefix.rstrip()] = float(np.logaddexp(finished.get(prefix.rstrip(), NEVER), _total(score)))
         return max(finished, key=lambda text: finished[text] + scores.prefix(text) + scores.end(text))
 
@@ -88,7 +88,7 @@ class Scores:
         self.cache: dict[str, tuple[float, kenlm.State]] = {"": (0.0, start)}
 
     def prefix(self, prefix: str) -> float:
-        """Return the score of a prefix. A word counts from its first letter."""
+        """Return the score of a prefix, in which an unfinished last word counts as a word."""
         return self._look_up(prefix)[0]
 
     def end(self, prefix: str) -> float:

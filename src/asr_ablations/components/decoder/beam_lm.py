@@ -19,7 +19,7 @@ class BeamLM(LanguageModelBeam):
     - unknown: penalty in nats that is added to log P_lm of a word that is not in the model
     - all other parameters: the same as in Beam
 
-    Raises UsageError for values out of range, and for a model that is missing, damaged or uses other letters.
+    Raises UsageError for values out of range, or if the model is missing, is damaged or does not fit the alphabet.
     """
 
     def __init__(self, alphabet: Alphabet, *, lm: str | None, unknown: float, **search: Any) -> None:
@@ -34,7 +34,7 @@ class Fusion(AbstractLanguageModel):
     """Scores words with the language model of a decoder, through pyctcdecode's interface.
 
     pyctcdecode's own LanguageModel is not used, because it has an effect even if α = β = 0. It adds β and the penalty
-    for unknown words to texts that end in a space, and does not multiply the penalty for unfinished words by α.
+    for unknown words to transcripts that end in a space, and does not multiply the penalty for unfinished words by α.
     """
 
     def __init__(self, decoder: BeamLM) -> None:

@@ -1,4 +1,4 @@
-"""Prefix beam search whose best texts are rescored by a recurrent language model."""
+"""Prefix beam search whose best transcripts are rescored by a recurrent language model."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ from asr_verdicts.errors import UsageError
 class BeamRescored(LanguageModelBeam):
     """Decodes log_probs (B, T, V) in nats and lengths (B,) by maximising log P_ctc + α log P_lm + β · words.
 
-    The search itself uses no language model. The score only selects one of the texts in the final beam. lm: folder that
+    The search itself uses no language model. This score only selects a transcript from the final beam. lm: folder that
     src/lm.py lm=lstm wrote. Raises UsageError if the model is missing or damaged, or lacks letters of the alphabet.
     """
 

@@ -6,7 +6,7 @@ from asr_ablations.data.alphabet import Alphabet
 
 
 class Greedy:
-    """Decodes log_probs (B, T, V) in nats and lengths (B,) into B texts."""
+    """Decodes log_probs (B, T, V) in nats and lengths (B,) into B transcripts."""
 
     def __init__(self, alphabet: Alphabet) -> None:
         self.alphabet = alphabet

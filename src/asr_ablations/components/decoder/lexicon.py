@@ -21,7 +21,7 @@ BLANK, SPACE = "<blank>", "<space>"
 
 
 class Lexicon:
-    """Decodes log_probs (B, T, V) in nats and lengths (B,) into B texts that contain only listed words.
+    """Decodes log_probs (B, T, V) in nats and lengths (B,) into B transcripts that contain only listed words.
 
     words: file with one word per line, or a folder written by src/lm.py. All other parameters are the same as in Beam.
     Raises UsageError for values out of range or an invalid word list, and if flashlight-text is not installed.
@@ -46,7 +46,7 @@ class Lexicon:
     def _decode(self, row: np.ndarray) -> str:
         if not len(row):
             return ""
-        # an extra frame, which is certainly a space, ends the last word; flashlight-text would drop an unfinished word
+        # flashlight-text would drop an unfinished last word, so an extra frame with a space (or a blank) ends it
         end = np.full((1, row.shape[1]), -1e4)
         end[0, self.end] = 0.0
         emissions = torch.from_numpy(np.concatenate([row, end])).float().contiguous()

@@ -32,8 +32,8 @@ class Spectrogram(nn.Module):
     """Converts waveforms (B, S) and lengths (B,) in samples to log power (B, T, F) and lengths (B,) in frames.
 
     window and hop are in seconds. F = window · 16000 / 2 + 1, for example 161 bins for 20 ms. preemphasis and taper are
-    the same as in PowerSpectrum. If `variance` is true, each bin of an utterance is later divided by its standard
-    deviation, in addition to the subtraction of its mean.
+    the same as in PowerSpectrum. If `variance` is true, the later normalisation of an utterance not only subtracts each
+    bin's mean, but also divides the bin by its standard deviation.
     """
 
     def __init__(self, *, window: float, hop: float, preemphasis: float, taper: str, variance: bool) -> None:
@@ -73,7 +73,7 @@ class PowerSpectrum(nn.Module):
 
     Kaldi subtracts each frame's mean, then applies preemphasis and the window. These steps are linear, so this class
     applies preemphasis to the whole waveform, and then subtracts the preemphasised mean. It needs two passes over the
-    frames instead of six, and passes take most of the time. Raises ValueError for an invalid preemphasis or taper.
+    frames instead of six, and the passes take most of the time. Raises ValueError for an invalid preemphasis or taper.
     """
 
     window: torch.Tensor

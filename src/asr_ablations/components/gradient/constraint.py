@@ -1,4 +1,4 @@
-"""A limit for the weights of each unit (Srebro & Shraibman 2005; Hinton et al. 2012; Doetsch2016 §4.3)."""
+"""A limit on the norm of each unit's weights (Srebro & Shraibman 2005; Hinton et al. 2012; Doetsch2016 §4.3)."""
 
 from collections.abc import Sequence
 

@@ -26,7 +26,7 @@ def clip_to_norm(parameters: Sequence[nn.Parameter], limit: float | None, log: L
 def check_limit(limit: float | None) -> None:
     """Raise ValueError unless `limit` is None or above 0. Infinity is allowed."""
     if limit is not None and not ((is_number(limit) or limit == math.inf) and limit > 0):
-        raise ValueError(f"limit={limit}: expected a number above 0, or null for none")
+        raise ValueError(f"limit={limit}: expected a number above 0, or null for no limit")
 
 
 class ClipNorm(GradientTreatment):

@@ -12,8 +12,8 @@ from asr_ablations.training.contracts import GradientTreatment, Log
 class SkipOutliers(nn.Module, GradientTreatment):
     """Sets a step's gradient to 0 if its norm is not finite or exceeds `factor` times the running mean of norms.
 
-    Momentum and weight decay still change the weights in such a step. The mean is updated with at most `factor` times
-    its value, so it slowly follows a lasting change. Checkpoints contain the mean. The share of skipped steps is logged
+    Momentum and weight decay still change the weights in such a step. A larger norm enters the mean as `factor` times
+    the mean, so the mean follows a lasting change slowly. Checkpoints contain it. The share of skipped steps is logged
     as train/skipped_share without waiting for the device. Raises ValueError for values out of range.
     """
 

@@ -1,4 +1,4 @@
-"""Orthogonal recurrent matrices (Saxe et al. 2014; Le et al. 2015), and all others as with init=xavier."""
+"""Orthogonal recurrent matrices (Saxe et al. 2014; Le et al. 2015), with init=xavier for all other matrices."""
 
 from torch import nn
 

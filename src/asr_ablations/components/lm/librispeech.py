@@ -17,7 +17,7 @@ class LibriSpeechModel:
     """Downloads the published model <address>/<name>.arpa.gz.
 
     files: size in bytes and SHA-256 (None if unpublished) of each model by name. Raises UsageError if `files` has no
-    model `name`, if the download fails, or if the downloaded file has another size or hash.
+    model `name`, if the download fails, or if the downloaded file has the wrong size or hash.
     """
 
     def __init__(self, *, name: str, address: str, files: Mapping[str, Mapping[str, Any]]) -> None:
@@ -32,7 +32,7 @@ class LibriSpeechModel:
         """
         address = f"{self.address}/{self.name}.arpa.gz"
         file = folder.parent / f".{self.name}.arpa.gz"
-        with one_at_a_time(file.with_suffix(".lock"), f"waiting for another process that downloads {address}"):
+        with one_at_a_time(file.with_suffix(".lock"), f"waiting for another process that is downloading {address}"):
             checksum, size = self.expected["sha256"], self.expected["bytes"]
             download(address, file, checksum=checksum, size=size, setting="lm.address")
             try:

@@ -26,7 +26,7 @@ class NGram:
     - unit: word or character
     - text: text file to use instead of the training transcripts, or None to use the transcripts
     - include: validation or test sets whose transcripts are also used
-    - prune: for each order, n-grams with up to this count are left out; the last count applies to all higher orders
+    - prune: for each order, the largest count of n-grams to leave out; the last value applies to all higher orders
     - program: name or path of lmplz, or None for the Python estimator
     """
 
@@ -51,7 +51,7 @@ class NGram:
         self.prune = [*prune, *[prune[-1]] * (order - len(prune))]
         self.program = path_or_none("lm.program", program)
         if self.program not in (None, USUAL) and find_program(str(self.program)) is None:
-            raise choices("lm.program", program, f"a program on the PATH, or its path; {USUAL}, or null for Python")
+            raise choices("lm.program", program, f"the name or path of a program, such as {USUAL}, or null for Python")
 
     def __call__(self, corpus: Corpus, alphabet: Alphabet, folder: Path) -> dict[str, object]:
         """Write the model and its word list to `folder`, and return the model's record."""

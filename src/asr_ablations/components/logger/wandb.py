@@ -115,7 +115,7 @@ class RunLogger(WandbLogger):
     def __init__(self, run: Run, artifacts: Sequence[str], audio: int, options: Json) -> None:
         self.run, self.artifacts, self.audio, self.options = run, artifacts, audio, options
         self._results: list[Callable[[], None]] = []
-        """Calls that log values which metrics.csv does not contain."""
+        """Calls that log values that are not in metrics.csv."""
         self._is_lost = False
         super().__init__(experiment=self._begin())
         self.log_summary({RECORD: json.dumps(describe_folder(run))})

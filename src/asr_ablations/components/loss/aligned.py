@@ -27,14 +27,14 @@ log = logging.getLogger(__name__)
 
 
 class Aligned(Framewise):
-    """Framewise loss with labels from a forced alignment. run: folder or .ckpt of the run whose model aligns the audio
+    """Computes the framewise loss with labels from a forced alignment. run: folder or .ckpt of the aligning run
 
-    Each label covers the frames from its first frame on the best CTC path up to the first frame of the next label. A
-    blank replaces the last frame of a label if the next label is equal.
+    Each label covers the frames from its first frame on the best CTC path up to the first frame of the next label. The
+    first label also covers all earlier frames. A blank replaces the last frame of a label if the next label is equal.
 
     The audio is aligned without augmentation before training begins, and the alignments are stored in the subfolder
-    alignments of the aligning run's folder. They are stretched evenly if the new model has another frame rate, or if
-    augmentation changes the speed. Raises UsageError if the aligning run does not exist or has another alphabet.
+    alignments of the aligning run's folder. They are stretched evenly if the new model has a different frame rate, or
+    if augmentation changes the speed. Raises UsageError if the aligning run does not exist or has a different alphabet.
     """
 
     def __init__(self, *, run: str | None, reduction: str) -> None:
@@ -54,7 +54,7 @@ class Aligned(Framewise):
         alphabets = {(speech.alphabet.key, speech.alphabet.separation) for speech in sets.values()}
         file = self.folder / "alignments" / f"{self._cache_key(list(utterances.values()), alphabets)}.npz"
         file.parent.mkdir(exist_ok=True)
-        with one_at_a_time(file.with_suffix(".lock"), f"waiting for the process that aligns with {self.checkpoint}"):
+        with one_at_a_time(file.with_suffix(".lock"), f"waiting for a process that is aligning with {self.checkpoint}"):
             if not file.exists():
                 _write(file, dict(self._align(sets, device)))
         self.paths = _read(file)
@@ -81,9 +81,10 @@ class Aligned(Framewise):
         return padded.gather(1, position.minimum(path_lengths - 1)).to(device, torch.long, non_blocking=True)
 
     def _align(self, sets: Mapping[str, Speech], device: torch.device) -> Iterator[tuple[str, np.ndarray]]:
-        """Yield the key and the labels (T,) of each utterance. Utterances are aligned one at a time.
+        """Yield the key and the labels (T,) of each utterance.
 
-        Padding in a batch would change the last bits of outputs, which decide between equally likely paths.
+        Utterances are aligned one at a time. In a batch, padding would change the last bits of outputs, which decide
+        between equally likely paths.
         """
         with _preserve_state():
             task = load_run(self.checkpoint).task
@@ -93,7 +94,7 @@ class Aligned(Framewise):
             for speech in sets.values():
                 if speech.alphabet.key != alphabet.key:
                     raise UsageError(
-                        f"loss.run={self.checkpoint}: its alphabet is {alphabet.key!r}, this run's is "
+                        f"loss.run={self.checkpoint}: its alphabet is {alphabet.key!r}, but this run's is "
                         f"{speech.alphabet.key!r}"
                     )
                 for utterance in speech.utterances:
@@ -129,7 +130,7 @@ def frame_labels(log_probs: np.ndarray, labels: list[int]) -> np.ndarray:
 
 @contextmanager
 def _preserve_state() -> Iterator[None]:
-    """Restore the current random state and TF32 settings at the end of the context, in which a model is built."""
+    """Restore the random state and TF32 settings at the end of the context, because loading a run changes them."""
     matmul, cudnn = torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32
     with torch.random.fork_rng():
         yield
@@ -137,7 +138,7 @@ def _preserve_state() -> Iterator[None]:
 
 
 def _key(id_: str, text: str) -> str:
-    """Return the key of an utterance in an alignment file. It includes the text, because two sets may share an id."""
+    """Return the key of an utterance in an alignment file. It includes the transcript, because sets may share ids."""
     return f"{id_} {text}"
 
 
@@ -145,7 +146,7 @@ def _write(file: Path, paths: Mapping[str, np.ndarray]) -> None:
     ends = np.cumsum([len(path) for path in paths.values()])
     with whole_file(file, ".npz") as temporary:
         np.savez_compressed(temporary, keys=np.array(list(paths)), ends=ends, labels=np.concatenate([*paths.values()]))
-    log.info("alignments in %s", file)
+    log.info("stored alignments in %s", file)
 
 
 def _read(file: Path) -> dict[str, torch.Tensor]:

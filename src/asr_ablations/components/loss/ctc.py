@@ -111,7 +111,7 @@ def device_ctc(
 
 @cache
 def usable(device: str) -> bool:
-    """Return whether a device type can use device_ctc. Only CUDA can, if results match torch's CTC on a CPU."""
+    """Return whether a device type can use device_ctc. Only CUDA can, and only if it matches torch's CTC on a CPU."""
     return device == "cuda" and trusted(
         _load_kernels, LIBRARY, lambda: largest_difference(device), "using torch's CTC, which waits for the GPU"
     )

@@ -1,4 +1,4 @@
-# ruff: noqa: N803  Triton's constants are in capitals
+# ruff: noqa: N803  Triton's constants are written in capitals
 """Triton kernels for the operations of ctc.py.
 
 One program per utterance computes all states of one frame at a time. States are shifted within registers, because a

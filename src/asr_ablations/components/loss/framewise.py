@@ -14,7 +14,7 @@ class Reduction:
     """Reduces the losses of utterances, in nats (B,), to a scalar. Raises UsageError for an unknown name.
 
     - unit: label or frame
-    - name: the value of `unit` (mean over utterances of nats per unit), utterance (mean over utterances) or sum
+    - name: the value of `unit` (nats per unit, averaged over utterances), utterance (mean over utterances) or sum
 
     An utterance's loss grows with its length (Ambroszczyk2019 §2.6), so long and short utterances have the same weight
     only if the loss is divided by the number of units. With `sum`, the gradient grows with the batch size (Doetsch2016
@@ -42,7 +42,7 @@ class Framewise:
     """Computes the loss in nats of a batch from log_probs (B, T, V) in nats and lengths (B,) in frames.
 
     reduction: frame, utterance or sum; see Reduction. The frame labels are a linear alignment, as in the flat start of
-    hidden Markov models: a transcript's characters share the frames equally, with a blank between equal neighbours. A
+    hidden Markov models: a transcript's labels share the frames equally, with a blank between equal neighbours. A
     linear alignment needs no trained model, but is inaccurate if the speech rate varies. RETURNN used labels from a
     trained model, as loss=aligned does. CTC decoders suit this loss, because they merge repeats and drop blanks.
     """

@@ -23,7 +23,8 @@ class Layer(nn.Module):
     """A Conformer layer: half-step feed-forward, self-attention, convolution, and a second half-step feed-forward.
 
     The layer maps x (B, T, D) and lengths (B,) to (B, T, D). Its submodules are those of torchaudio's ConformerLayer,
-    with `norm` instead of batch norm. ConformerLayer.forward would include padding in convolution and statistics.
+    with `norm` instead of batch norm. ConformerLayer.forward is not called, because it would include padding frames in
+    the convolution and in the statistics of `norm`.
     """
 
     def __init__(self, width: int, feed_forward: int, heads: int, kernel: int, *, norm: NormFactory, dropout: float):
@@ -48,7 +49,7 @@ class Layer(nn.Module):
         x = x.transpose(0, 1)  # (T, B, D)
         if not torch.compiler.is_exporting():
             return attention(x, x, x, key_padding_mask=padding, need_weights=False)[0].transpose(0, 1)
-        # attention in ONNX accepts only a mask over pairs of frames
+        # in ONNX, attention accepts only a mask over pairs of frames
         pairs = padding[:, None].expand(-1, frames, -1).repeat_interleave(attention.num_heads, 0)  # (B·heads, T, T)
         return attention(x, x, x, attn_mask=pairs, need_weights=False)[0].transpose(0, 1)
 
@@ -67,11 +68,11 @@ class Conformer(nn.Module):
     """A Conformer model that maps features (B, T, F) and lengths (B,) to logits (B, T', V) and their lengths (B,).
 
     - convolution, convolutions: the same as in DeepSpeech2; a linear layer projects their output to `width` units
-    - heads, feed_forward, kernel: number of attention heads, feed-forward units and kernel frames in each layer
+    - heads, feed_forward, kernel: numbers of attention heads, feed-forward units and kernel frames in each layer
     - norm: builds the normalisation of all convolutions; every other part of the model uses layer norm
     - rnn: unused, because the model has no recurrent layers
 
-    There is no positional encoding, because convolutions encode order. Raises UsageError for values out of range.
+    There is no positional encoding, because convolutions encode the order. Raises UsageError for values out of range.
     """
 
     unread = ("rnn",)
@@ -118,7 +119,7 @@ class Conformer(nn.Module):
         self.output = nn.Linear(width, outputs)
 
     def output_lengths(self, lengths: torch.Tensor) -> torch.Tensor:
-        """Return the number of output frames (B,) for numbers of feature frames (B,)."""
+        """Convert numbers of feature frames (B,) to numbers of output frames (B,)."""
         for layer in self.convolutions:
             lengths = cast(InputLayer, layer).output_lengths(lengths)
         return lengths

@@ -13,7 +13,7 @@ from asr_ablations.training.contracts import NormFactory
 from asr_verdicts.errors import choices
 
 MOST_WIDTH, MOST_LAYERS = 2**16, 1000
-"""Maximum channels or units of a layer, and maximum layers of a model. A larger model would hang the machine."""
+"""Maximum number of channels or units in a layer, and of layers in a model. A larger model would hang the machine."""
 CEILING = 20.0
 """Upper bound of the clipped ReLU (Ambroszczyk2019 §1.2)."""
 
@@ -25,7 +25,7 @@ class InputLayer(Protocol):
     bins: int
 
     def output_lengths(self, lengths: torch.Tensor) -> torch.Tensor:
-        """Return the number of output frames (B,) for numbers of input frames (B,)."""
+        """Convert numbers of input frames (B,) to numbers of output frames (B,)."""
 
     def __call__(self, x: torch.Tensor, lengths: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Map x (B, T, F, C) and lengths (B,) to x (B, T', F', C') and lengths (B,). Padding frames become 0."""
@@ -38,9 +38,9 @@ InputLayerFactory = Callable[..., InputLayer]
 class Convolution(nn.Conv2d):
     """nn.Conv2d with weights in channels_last format, which makes its forward pass 2.5 times as fast on a CPU.
 
-    For batches of one or two utterances, layers with 32 or more input channels use contiguous memory in CPU training.
-    For some sizes, such as those of model=ds2, oneDNN would otherwise take 80 times as long to compute the gradient of
-    the weights (8 s with torch 2.11 and AVX2).
+    In CPU training with one or two utterances per batch, layers with 32 or more input channels use contiguous memory.
+    For some layer sizes, such as those of model=ds2, oneDNN would otherwise take 80 times as long to compute the
+    gradient of the weights (8 s with torch 2.11 and AVX2).
     """
 
     def __init__(self, *sizes: Any) -> None:
@@ -49,7 +49,7 @@ class Convolution(nn.Conv2d):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         trained = self.in_channels >= 32 and x.device.type == "cpu" and torch.is_grad_enabled()
-        if trained and len(x) <= 2:  # tested last, because exported models accept any batch size
+        if trained and len(x) <= 2:  # tested last, because it would fix an exported model's batch size
             return self._conv_forward(x.contiguous(), self.weight.contiguous(), self.bias)
         return super().forward(x)
 
@@ -72,7 +72,7 @@ class PaddedConvolution(nn.Module):
                 expected = f"two whole numbers from 1 to {MOST_WIDTH}: frequency and time"
                 raise choices(f"model.convolutions: {name}", sizes, expected)
         if kernel[0] % 2 == 0 or kernel[1] % 2 == 0:
-            raise ValueError(f"convolution kernel {list(kernel)}: expected odd sizes, which have a middle")
+            raise ValueError(f"convolution kernel {list(kernel)}: expected odd sizes, which have a centre")
         (frequency, time), self.time_stride = kernel, stride[1]
         self.channels, self.bins = channels, -(-bins // stride[0])
         padding = (time // 2, frequency // 2)

@@ -22,7 +22,7 @@ def call_in_two_streams(
 
     A single recurrence leaves a GPU mostly idle, because each frame needs only a small matrix product. Autograd runs
     the backward passes in the same streams and synchronises them. record_stream prevents the allocator from reusing
-    memory of one stream while the other stream still reads it.
+    memory of one stream while the other stream is still reading it.
     """
     main, side = torch.cuda.current_stream(x.device), _side_stream(x.device)
     side.wait_stream(main)
@@ -98,7 +98,7 @@ class Directions(nn.Module):
             return self._call(x.to(next(self.parameters()).dtype), lengths)
 
     def _native_cells(self, x: torch.Tensor) -> list[Cell]:
-        """Return the native library's cell for each direction, or an empty list if it cannot process the cells or x."""
+        """Return the native cell of each direction, or an empty list if the native library cannot process them or x."""
         parts = [part for part in (self.forwards, self.backwards) if part is not None]
         if not all(hasattr(part, "native_cell") for part in parts):
             return []

@@ -35,5 +35,5 @@ def draw_factors(x: torch.Tensor, rate: float) -> torch.Tensor:
     """
     words = torch.empty(-(-x.numel() // 2), dtype=torch.int64).random_(-(2**63), None)  # one int64 serves two elements
     bits = words.view(torch.int32)[: x.numel()].view(x.shape)
-    lowest = min(round(rate * 2**32) - 2**31, 2**31 - 1)  # capped, because rates near 1 may overflow int32
+    lowest = min(round(rate * 2**32) - 2**31, 2**31 - 1)  # capped, because a rate near 1 would overflow int32
     return (bits >= lowest).to(x.dtype).mul_(1 / (1 - rate))

@@ -62,7 +62,7 @@ class DeepSpeech2(nn.Module):
     - fully_connected: number of fully connected layers at the end, including the output layer
 
     Each recurrent layer is followed by norm and dropout, and the last convolution by dropout. Only the first
-    `active_layers` recurrent layers are used. These are all layers, unless pretraining sets a smaller number.
+    `active_layers` recurrent layers are used: all of them, unless pretraining sets a smaller number.
     """
 
     def __init__(
@@ -85,9 +85,9 @@ class DeepSpeech2(nn.Module):
         whole("width", width, 1, MOST_WIDTH)
         whole("layers", layers, 1, MOST_LAYERS)
         if lookahead and directions != "forward":
-            log.warning("model.lookahead=%s: useless if layers see all (model.directions=%s)", lookahead, directions)
+            log.warning("model.lookahead=%s is useless: model.directions=%s sees all frames", lookahead, directions)
         if not convolutions:
-            log.warning("model.convolutions=[]: the recurrent layers process every frame, because no stride skips any")
+            log.warning("model.convolutions=[]: the recurrent layers process every frame, which is slow")
         self.convolutions = nn.ModuleList()
         channels, bins = 1, features
         for options in convolutions:
@@ -120,7 +120,7 @@ class DeepSpeech2(nn.Module):
         self.active_layers = int(state)
 
     def output_lengths(self, lengths: torch.Tensor) -> torch.Tensor:
-        """Return the number of output frames (B,) for numbers of feature frames (B,)."""
+        """Convert numbers of feature frames (B,) to numbers of output frames (B,)."""
         for layer in self.convolutions:
             lengths = cast(InputLayer, layer).output_lengths(lengths)
         return lengths

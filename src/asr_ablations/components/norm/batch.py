@@ -150,7 +150,7 @@ class BatchNorm(nn.Module):
 
 
 class Normalise(torch.autograd.Function):
-    """Normalises and clips x (rows, D) with given statistics. The gradient includes their dependence on x.
+    """Normalises and clips x (rows, D) with given statistics. The gradient accounts for their dependence on x.
 
     For the backward pass, x is stored in its original precision. All other stored tensors are small.
 

@@ -1,4 +1,4 @@
-# ruff: noqa: N803  Triton's constants are in capitals
+# ruff: noqa: N803  Triton's constants are written in capitals
 """Triton kernels for the four operations of batch.py. They sum in a fixed order, without atomic additions.
 
 A program processes one tile of ROWS × COLUMNS elements at a time. Row r of x is position r % inner in frame
@@ -38,7 +38,7 @@ def _moments(
     for begin in range(part * per, part * per + per, ROWS):
         valid, taken, place = _locate(lengths, begin + tl.arange(0, ROWS), column, rows, width, frames, inner)
         value = tl.load(x + place, mask=taken, other=0.0).to(tl.float32)
-        # merge means and squares (Chan, Golub & LeVeque 1983), because subtracting large sums is inaccurate
+        # merge means and squares (Chan, Golub & LeVeque 1983), because subtracting large sums loses precision
         tile_count = tl.sum(valid.to(tl.float32), 0)
         tile_mean = tl.sum(value, 0) / tl.maximum(tile_count, 1.0)
         deviation = tl.where(taken, value - tile_mean[None, :], 0.0)

@@ -1,4 +1,4 @@
-"""Layer normalisation of each frame (Ba et al. 2016): other utterances and padding do not matter."""
+"""Layer normalisation of each frame, independently of other utterances and of padding (Ba et al. 2016)."""
 
 import math
 from collections.abc import Sequence

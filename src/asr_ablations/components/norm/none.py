@@ -1,4 +1,4 @@
-"""No normalisation. In Ambroszczyk2019 §2.3.1, a model did not learn in this way."""
+"""No normalisation. In Ambroszczyk2019 §2.3.1, a model did not learn without it."""
 
 from collections.abc import Sequence
 

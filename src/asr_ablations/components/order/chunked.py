@@ -12,9 +12,9 @@ from asr_verdicts.errors import UsageError
 class Chunked:
     """Forms batches like order=shuffled, and cuts the utterances into chunks of `length` feature frames.
 
-    Neighbouring chunks share `overlap` frames, which count twice. The last chunk of an utterance may be shorter.
-    Features are normalised over the whole utterance before cutting, and recurrent states are reset for each chunk. The
-    loss must have a label for each frame. Raises UsageError unless 0 ≤ overlap < length.
+    Neighbouring chunks share `overlap` frames, which count twice in the loss. The last chunk of an utterance may be
+    shorter. Features are normalised over the whole utterance before cutting, and recurrent states are reset for each
+    chunk. The loss must have a label for each frame. Raises UsageError unless 0 ≤ overlap < length.
     """
 
     def __init__(self, *, length: int, overlap: int) -> None:

@@ -1,4 +1,4 @@
-"""SortaGrad: the first epoch is sorted by duration, others are bucketed (Amodei et al. 2016; Ambroszczyk2019 §2.6)."""
+"""SortaGrad: only the first epoch is sorted by duration (Amodei et al. 2016; Ambroszczyk2019 §2.6)."""
 
 import numpy as np
 

@@ -13,7 +13,7 @@ def sorted_(
     batches, begin = [], 0
     while begin < len(order):
         limit = min(begin + batch_size.count(float(durations[order[begin]])), len(order))
-        # as many as fit if all are padded to the longest, which is rarely fewer in sorted order
+        # all are padded to the longest utterance, so fewer may fit, although rarely in sorted order
         end = begin + batch_size.count(float(durations[order[limit - 1]]))
         batches.append(order[begin:end])
         begin = end

@@ -24,7 +24,7 @@ class GrowLayers(Pretraining):
         if not (is_whole(first, 1) and is_whole(epochs, 1)):
             raise ValueError(f"first={first}, epochs={epochs}: expected whole numbers, 1 or more")
         if first > layers:
-            raise ValueError(f"first={first}: expected a whole number from 1 to {layers}, the layers of the model")
+            raise ValueError(f"first={first}: expected a whole number from 1 to {layers}, the number of layers")
         self.first, self.epochs, self.layers = first, epochs, layers
         if self.active(max_epochs - 1) < layers:
             needed = (layers - first) * epochs + 1

@@ -12,15 +12,15 @@ from asr_ablations.tools.checks import whole
 
 
 class MedianStopping(pl.Callback):
-    """Raises Pruned between two epochs if the run is worse than the finished runs of its sweep.
+    """Raises Pruned between epochs if the run is worse than the finished runs of its sweep.
 
-    A run is worse if its best value so far is above the median over finished runs of their mean value up to the same
-    epoch. The rule reads only run folders, so it also works for a sweep that runs on several machines.
+    The rule computes each finished run's mean value up to the current epoch. A run is worse if its best value so far is
+    above the median of these means. Only run folders are read, so a sweep may run on several machines.
 
     - folder: the run folder
     - key: a column of metrics.csv in which lower is better
     - warm_up: number of epochs that a run must complete before it can be pruned
-    - siblings: minimum number of finished runs, without which no run is pruned
+    - siblings: minimum number of finished runs; no run is pruned if there are fewer
 
     This callback must come after LastCheckpoint, because a pruned run must be resumable. Raises UsageError if `warm_up`
     or `siblings` is below 1.
@@ -31,7 +31,7 @@ class MedianStopping(pl.Callback):
         self.warm_up, self.siblings = whole("pruning.warm_up", warm_up, 1), whole("pruning.siblings", siblings, 1)
 
     def on_train_epoch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        # the first rank decides for all ranks, because they must end after the same epoch
+        # the first rank decides for all ranks, because all must end after the same epoch
         if reason := trainer.strategy.broadcast(self.reason() if trainer.is_global_zero else None):
             raise Pruned(reason)
 

@@ -7,7 +7,7 @@ from torch.nn.functional import linear
 from asr_ablations.tools.checks import is_whole
 
 MOST_COPIES = 1024
-"""Maximum number of copies, because more copies only cost time."""
+"""Maximum number of copies. More copies would only cost time."""
 
 
 class AssociativeLSTM(nn.Module):
@@ -29,7 +29,7 @@ class AssociativeLSTM(nn.Module):
             raise ValueError(f"copies={copies}: expected a whole number from 1 to {MOST_COPIES}")
         size = hidden_size // 2
         self.sizes = [size, size, size, 2 * size, 2 * size, 2 * size]  # three gates, two keys, the value
-        # separate matrices, because initialisation depends on the number of outputs of each
+        # separate matrices, because initialisation depends on each matrix's number of outputs
         self.inputs = nn.ModuleList(nn.Linear(input_size, outputs) for outputs in self.sizes)
         self.recurrent = nn.ModuleList(nn.Linear(hidden_size, outputs, bias=False) for outputs in self.sizes)
         generator = torch.Generator().manual_seed(0)
@@ -64,6 +64,6 @@ def bound(x: torch.Tensor) -> torch.Tensor:
 
 
 def multiply(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-    """Multiply complex numbers (B, 2, …) element-wise, as pairs because torch has no complex bfloat16."""
+    """Multiply complex numbers (B, 2, …) element-wise. They are pairs, because torch has no complex bfloat16."""
     (a, b), (c, d) = x.unbind(1), y.unbind(1)
     return torch.stack([a * c - b * d, a * d + b * c], dim=1)

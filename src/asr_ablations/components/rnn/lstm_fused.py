@@ -1,4 +1,4 @@
-"""An LSTM with merged matrix products, between nn.LSTM and the LSTMCell-fused of Braun2018 table 2."""
+"""An LSTM with one merged matrix product per frame, similar to LSTMCell-fused in Braun2018 table 2."""
 
 import torch
 from torch import nn
@@ -9,7 +9,7 @@ class LSTMFused(nn.Module):
     """A unidirectional layer that maps x (B, T, D) to (B, T, H) with the same function as rnn=lstm.
 
     A single matrix product before the loop transforms the inputs of all frames for all gates. In the loop, one product
-    per frame covers all gates (Appleyard et al. 2016, §3; Braun2018 §3.2, on its reference 9).
+    per frame covers all gates (Appleyard et al. 2016, §3; Braun2018 §3.2, citing its reference 9).
     """
 
     def __init__(self, input_size: int, hidden_size: int) -> None:

@@ -1,4 +1,4 @@
-"""The plain recurrent network of DeepSpeech2: a clipped ReLU (Amodei et al. 2016, §3.1; Ambroszczyk2019 §1.2, §2.4)."""
+"""The plain RNN of DeepSpeech2, with a clipped ReLU (Amodei et al. 2016, §3.1; Ambroszczyk2019 §1.2, §2.4)."""
 
 import torch
 from torch import nn

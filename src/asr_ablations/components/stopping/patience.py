@@ -1,4 +1,4 @@
-"""Early stopping on a validation figure (Ambroszczyk2019 §1.4 and §2.1; Prechelt 1998)."""
+"""Early stopping on a validation metric (Ambroszczyk2019 §1.4 and §2.1; Prechelt 1998)."""
 
 import math
 
@@ -14,7 +14,7 @@ from asr_verdicts.errors import choices
 class Patience(Stopping):
     """Ends training after `patience` consecutive epochs without an improvement in `monitor`.
 
-    An epoch is an improvement if its value on the first validation set is more than `threshold` below the lowest value
+    An epoch is an improvement if `monitor` on the first validation set is more than `threshold` below the lowest value
     so far. NaN is never an improvement. The final evaluation still uses the last weights. checkpoints/best.ckpt holds
     the best weights according to the config key `best`, which may differ from `monitor`. Raises UsageError for an
     unknown monitor, a patience below 1 or a threshold below 0.

@@ -18,7 +18,7 @@ from asr_verdicts.errors import UsageError
 
 
 class IndependentWorkers(UnhurriedRanks):
-    """A Lightning strategy whose ranks share a process group, data and the run folder, but no gradients."""
+    """A Lightning strategy whose ranks share a process group, the data and the run folder, but not gradients."""
 
     independent_workers = True
 
@@ -73,5 +73,5 @@ class LocalSGD(ParallelTraining):
             saved = f"the checkpoint belongs to {len(workers) or 1} independent workers"
             raise UsageError(f"{saved}, but this run has {trainer.world_size}")
         if workers:
-            checkpoint.update(workers[trainer.global_rank])  # Lightning later restores the optimizer from it
+            checkpoint.update(workers[trainer.global_rank])  # Lightning later restores optimizers from it
             copy_into(task_of(pl_module).model, checkpoint["trained_weights"])

@@ -67,7 +67,7 @@ class UntilVerdict:
     def most_seeds(self, arms: int, hours_per_run: float | None) -> int:
         """Return the largest number of seeds per arm that the limits `seeds`, `runs` and `hours` all allow.
 
-        hours_per_run: mean duration of a run over the arms, or None to ignore `hours`. Raises UsageError if the limits
+        hours_per_run: mean duration of a run in hours, or None to ignore `hours`. Raises UsageError if the limits
         are too small for any verdict.
         """
         limits = {"seeds": self.seeds, "runs": None if self.runs is None else self.runs // arms}
