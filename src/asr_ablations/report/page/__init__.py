@@ -150,5 +150,5 @@ def _list_series(run: Record, metrics: Iterable[str]) -> dict[str, dict[str, lis
 
 
 def _round(values: ArrayLike) -> list[float | None]:
-    """Round values to five significant digits. NaN and infinity become None, because JSON does not have them."""
+    """Round values to five significant digits. NaN and infinity become None, because JSON cannot represent them."""
     return [float(f"{value:.5g}") if np.isfinite(value) else None for value in np.asarray(values, float)]
