@@ -80,7 +80,7 @@ class DecodedSet(Rates):
 
 @dataclass(frozen=True)
 class Evaluation:
-    """The results of one decoder on sets of one run.
+    """The results of one decoder on one run's sets.
 
     - folder: the run folder
     - name: name of the result files in evaluations/, without extension

@@ -95,7 +95,7 @@ def stored_log_probs(
 ) -> LogProbs:
     """Return a set's log-probabilities from the run folder. Compute and store them first if they are missing.
 
-    with_activations: whether to store the outputs of the auxiliary loss's layer too. Raise UsageError if different
+    with_activations: whether to also store the outputs of the auxiliary loss's layer. Raise UsageError if different
     utterances have the same id.
     """
     speech = read_set(trained, name)
@@ -244,7 +244,7 @@ def check_layers(trained: Trained, layers: Sequence[str]) -> None:
 def stored_activations(
     trained: Trained, name: str, layers: Sequence[str], device: torch.device, precision: Precision
 ) -> Path:
-    """Return the file with the given layers' outputs for a set (including train). Compute missing outputs first.
+    """Return the file with the given layers' outputs for a set, which may be `train`. Compute missing outputs first.
 
     The file has a group for each layer, with `frames` (frames of all utterances, …) in float32 and `lengths` (N,), the
     number of frames of each utterance. `ids` (N,) lists the utterances in the same order. Utterances are computed one

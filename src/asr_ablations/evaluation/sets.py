@@ -137,7 +137,7 @@ def list_sets(trained: Trained, corpora: Sequence[str], opened: dict[str, Speech
 
 
 def _build_corpus(entry: str, of_run: DictConfig) -> tuple[str, Corpus]:
-    """Return the name of the corpus in an entry of `corpora`, and the corpus. of_run: the run's node `data`."""
+    """Build the corpus of an entry of `corpora`. Return its name and the corpus. of_run: the run's node `data`."""
     options = options_by_name("data")
     name, _, root = entry.partition(":")
     if name in options:

@@ -46,9 +46,9 @@ def find_tuning_set(cfg: DictConfig, decoder: Decoder, data: SpeechData, sets: M
 def tune(
     cfg: DictConfig, number: int, decoder: Decoder, pool: Pool, log_probs: LogProbs, folder: Path, bar: Progress
 ) -> Json:
-    """Try `tune.trials` combinations of weights. Write all to the run folder, and summarise the best.
+    """Try `tune.trials` combinations of weights. Write them to the run folder, and return a summary with the best one.
 
-    The first trial uses the weights in the config, and Optuna's TPE sampler chooses those of the later trials. The lowest
+    The first trial uses the weights in the config. Optuna's TPE sampler chooses those of the other trials. The lowest
     WER wins. If WERs are equal, the lower CER wins, and then the earlier trial.
 
     number: position of the decoder in the pool. folder: the run folder.

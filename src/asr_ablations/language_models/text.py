@@ -18,7 +18,7 @@ def collect(
     """Return training transcripts or the lines of a text file, plus the transcripts of the sets in `include`.
 
     Each sentence is a list of words. The second returned list describes the sources for the model's record. Raise
-    UsageError for an unknown set, an unreadable file, or a text with mostly lines that contain unknown letters.
+    UsageError for an unknown set, an unreadable file, or a text in which most lines have unknown letters.
     """
     held_out = list(dict.fromkeys([*corpus.validation, *corpus.test]))
     for name in include:

@@ -144,7 +144,7 @@ def search_section(comparison: Comparison) -> Section:
 
 
 def _round(value: str) -> str:
-    """Round a number to four significant digits, because a search samples 16. Return other text as is."""
+    """Round a number to four significant digits, because a search samples sixteen. Return other text as is."""
     try:
         return f"{float(value):.4g}"
     except ValueError:
@@ -152,7 +152,7 @@ def _round(value: str) -> str:
 
 
 def training_section(comparison: Comparison) -> Section:
-    """Show parameters, epochs, times and validation results of each arm. Nothing is shown for systems trained elsewhere."""
+    """Show parameters, epochs, times and validation results of each arm, or nothing for systems trained elsewhere."""
     measured = [*{row["arm"]: row for row in rate_rows(comparison, TRAINING_COLUMNS)}.values()]
     if not any(row[column.key] is not None for row in measured for column in TRAINING_COLUMNS):
         return Section("Training")

@@ -37,7 +37,7 @@ class AtomicCheckpointIO(TorchCheckpointIO):
     """Writes each checkpoint to a temporary file, which is renamed when complete. Loads only tensors and plain data."""
 
     content: Checkpoint | None = None
-    """The checkpoint to resume from. It is read only once, because another process may replace the file meanwhile."""
+    """The checkpoint to resume from. It is read only once, because another process may replace the file."""
 
     def save_checkpoint(self, checkpoint: Checkpoint, path: _PATH, storage_options: object = None) -> None:
         target = Path(path)
@@ -64,7 +64,7 @@ def best_checkpoint(folder: Path, validation_set: str, figure: str) -> ModelChec
 
 
 SECONDS_BETWEEN_AGREEMENTS = 2.0
-"""Seconds between broadcasts of whether the first rank wants to save or stop. torchrun kills slow ranks after 30 s."""
+"""Seconds between broadcasts in which the first rank orders a save or a stop. torchrun kills slow ranks after 30 s."""
 LONG_VALIDATION = 10.0
 """If a validation takes more than this many seconds, a checkpoint is written just before the next validation."""
 

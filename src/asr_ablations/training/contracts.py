@@ -378,7 +378,7 @@ class LoggerWithExitCode(Protocol):
 
 
 class PruningFactory(Protocol):
-    """pruning: builds a callback that may end a run early by raising Pruned between two epochs."""
+    """pruning: builds a callback that may end a run early by raising Pruned between epochs."""
 
     def __call__(self, folder: Path, key: str) -> pl.Callback:
         """Build the callback for a run folder. key: the column of metrics.csv to compare; lower is better."""

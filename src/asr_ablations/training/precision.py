@@ -29,7 +29,7 @@ RECURRENT = {
     "rounds": "recurrent layers round the inputs of products to bfloat16, which is not faster on this processor",
     "multiplies": "recurrent layers multiply in bfloat16, and keep sums, states and weights in float32",
 }
-"""How recurrent layers use bfloat16 on a CPU, by the support for bfloat16 in the native library's target."""
+"""How recurrent layers use bfloat16 on a CPU, by how far the native library's target supports it."""
 
 
 def trainer_options(precision: int | str, devices: int) -> dict[str, Any]:
@@ -125,7 +125,7 @@ class Scaled(MixedPrecision):
     def __init__(self, device: str) -> None:
         super().__init__("16-mixed", device, DeviceScaler(device))
 
-    def optimizer_step(  # type: ignore[override]  # the arguments of Lightning's own override also differ from its base class's
+    def optimizer_step(  # type: ignore[override]  # Lightning's override also differs from its base class
         self, optimizer: Steppable, model: LightningModule, closure: Callable[[], object], **keywords: object
     ) -> None:
         closure()
@@ -203,7 +203,7 @@ def copies_in(dtype: torch.dtype, model: nn.Module) -> Iterator[None]:
 
 
 class Copies(torch.autograd.Function):
-    """Converts tensors to another dtype, and their gradients back to the original dtype."""
+    """Converts tensors to a given dtype, and their gradients back to the original dtype."""
 
     @staticmethod
     def forward(ctx: Any, dtype: torch.dtype, *weights: torch.Tensor) -> tuple[torch.Tensor, ...]:

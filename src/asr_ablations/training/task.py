@@ -227,7 +227,7 @@ class CTCTask(pl.LightningModule):
         return ScoredBatch(loss, log_probs, lengths, batch, added, total)
 
     def training_step(self, batch: Batch, batch_index: int) -> torch.Tensor:
-        """Return a batch's loss plus weighted auxiliary loss plus penalty in nats. Log all three without weights."""
+        """Return a batch's loss plus weighted auxiliary loss plus penalty in nats. Log all three before weighting."""
         padding = batch.padding()
         loss, log_probs, lengths, batch, added, total = self.scored(batch)
         self._log_frame_rates("train", log_probs, lengths, batch, on_step=False)
@@ -302,7 +302,7 @@ class CTCTask(pl.LightningModule):
         self.sums[name] = total + value.where(finite, 0.0), steps + finite
 
     def on_train_epoch_end(self) -> None:
-        """Log the means of step values over the epoch. Lightning calls this after the epoch's validation."""
+        """Log the epoch's mean of each value from `_log_step`. Lightning calls this after the epoch's validation."""
         for name, (total, steps) in self.sums.items():
             self.log(name, total / steps, on_step=False, on_epoch=True, batch_size=1)
         self.sums = {}
@@ -325,7 +325,7 @@ class CTCTask(pl.LightningModule):
 
 
 def task_of(module: pl.LightningModule) -> CTCTask:
-    """Cast a LightningModule to CTCTask. A benchmark may pass another module with the same attributes."""
+    """Cast a LightningModule to CTCTask. Benchmarks may pass a different class with the same attributes."""
     return cast(CTCTask, module)
 
 
@@ -348,7 +348,7 @@ class StepOnValidation(pl.Callback):
 
 
 def ends_update(trainer: pl.Trainer, batch_idx: int) -> bool:
-    """Return whether an optimizer step follows batch `batch_idx` of the epoch, rather than more accumulation."""
+    """Return whether batch `batch_idx` of the epoch is the last one before an optimizer step."""
     return (batch_idx + 1) % trainer.accumulate_grad_batches == 0 or batch_idx + 1 == trainer.num_training_batches
 
 

@@ -105,7 +105,7 @@ def checked_config(folder: Path) -> DictConfig:
 
 
 NAMED = 4  # number of problems that a message lists; further ones are only counted
-EXTRA = "_extra_state"  # suffix of state_dict keys that hold no weights; their state follows from the config
+EXTRA = "_extra_state"  # suffix of state_dict keys for state that is not weights and follows from the config
 
 
 def start_from(task: CTCTask, file: Path, expected: str, parts: Sequence[str] | None) -> None:

@@ -136,7 +136,7 @@ def _title_metrics(comparison: Comparison) -> dict[str, str]:
 
 
 def _list_series(run: Record, metrics: Iterable[str]) -> dict[str, dict[str, list[float | None]]]:
-    """Return a run's points for each metric: values `y` in the metric's unit, and positions on each axis."""
+    """Return a run's curve for each metric: values `y` in the metric's unit, and their positions on each axis."""
     series = {}
     for metric in metrics:
         drawn = {axis: curve(run, metric, axis) for axis in AXES}

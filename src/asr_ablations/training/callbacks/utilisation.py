@@ -69,7 +69,7 @@ class Throughput(pl.Callback):
 
 
 class Utilisation(pl.Callback):
-    """Appends a sample to utilisation.csv in `folder` every `interval` seconds, from the start of training to `close`.
+    """Appends a sample to `folder`/utilisation.csv every `interval` seconds, from the start of training until `close`.
 
     During training, a sample names the part of the step that the host has reached: data (between batches), forward,
     backward or update. The device may lag behind. A resumed run appends to the table.
