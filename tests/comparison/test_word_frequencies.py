@@ -1,4 +1,4 @@
-"""Wrong words by how often training has them, counted by hand."""
+"""Wrong words by their frequency in training, counted by hand."""
 
 import math
 from dataclasses import replace
@@ -61,7 +61,7 @@ def test_the_section_names_the_share_and_the_words(tmp_path: Path) -> None:
     arms = [Arm("greedy", [run(("zebra yak dog", "zebra jak dog"))]), Arm("words", [run(("zebra yak dog", "yak dog"))])]
     whole = comparison(tmp_path)
     shown = sections(replace(whole, arms=arms, design=replace(whole.design, sets=["test"]), verdicts=[]))
-    (section,) = (one for one in shown if one.heading == "Wrong words by how often training has them")
+    (section,) = (one for one in shown if one.heading == "Wrong words by their frequency in training")
     assert section.rows == [
         ["greedy", "test", "0.0 % of 1", "100.0 % of 1", "–", "0.0 % of 1"],
         ["words", "test", "100.0 % of 1", "0.0 % of 1", "–", "0.0 % of 1"],

@@ -103,7 +103,7 @@ def test_a_text_file(tmp_path: Path, packed: bool, capsys: pytest.CaptureFixture
     assert record["sources"][0]["sentences"] == 2
     assert record["fit"] == {}  # no corpus at hand
     assert (folder / "words.txt").read_text().split() == ["a", "cab", "dad", "had"]
-    assert "1 of 3 lines contain other characters" in capsys.readouterr().out
+    assert "1 of 3 lines have letters outside the alphabet" in capsys.readouterr().out
 
 
 def test_a_model_of_characters(tiny_corpus: Path, tmp_path: Path) -> None:

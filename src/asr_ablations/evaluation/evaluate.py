@@ -80,7 +80,7 @@ class DecodedSet(Rates):
 
 @dataclass(frozen=True)
 class Evaluation:
-    """The results of one decoder on sets of one run.
+    """The results of one decoder on one run's sets.
 
     - folder: the run folder
     - name: name of the result files in evaluations/, without extension
@@ -205,7 +205,7 @@ def _evaluate(number: int, arm: DecodingArm, pool: Pool, bar: Progress) -> Evalu
 def log_probs_of(trained: Trained, name: str, with_activations: bool = False) -> LogProbs:
     """Return a set's log-probabilities from the run folder. If they are missing, compute them on the run's device.
 
-    with_activations: whether the outputs of the auxiliary's layer are also needed.
+    with_activations: whether the outputs of the auxiliary loss's layer are also needed.
     """
     return stored_log_probs(trained, name, *_forward_pass(trained), with_activations)
 

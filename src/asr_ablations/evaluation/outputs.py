@@ -1,6 +1,6 @@
 """Compute a trained model's outputs for whole sets once, and store them in the run folder.
 
-Log-probabilities are shared by all decoders. Outputs of hidden layers are for other programs (Doetsch2016 §3).
+All decoders use the same log-probabilities. Outputs of hidden layers are for use in other programs (Doetsch2016 §3).
 """
 
 import logging
@@ -52,7 +52,7 @@ class LogProbs:
     - file: .npy file with an array (frames of all utterances, V) in float16, in nats
     - lengths: number of frames of each utterance (N,)
     - seconds: duration of the forward pass on `device`
-    - activations: .npy file with the outputs (frames, D) of the auxiliary's layer in float16; None if not needed
+    - activations: .npy file with the outputs (frames, D) of the auxiliary loss's layer in float16; None if not needed
     """
 
     name: str
@@ -69,7 +69,7 @@ class LogProbs:
 
     @property
     def spans(self) -> list[tuple[int, int]]:
-        """Begin and end of each utterance's rows in the file, as for slices."""
+        """Start and end of each utterance's rows in the file, as in a slice."""
         ends = np.cumsum(self.lengths, dtype=np.int64).tolist()
         return [(end - length, end) for end, length in zip(ends, self.lengths, strict=True)]
 
@@ -95,7 +95,7 @@ def stored_log_probs(
 ) -> LogProbs:
     """Return a set's log-probabilities from the run folder. Compute and store them first if they are missing.
 
-    with_activations: whether the outputs of the auxiliary's layer are stored with them. Raise UsageError if different
+    with_activations: whether to also store the outputs of the auxiliary loss's layer. Raise UsageError if different
     utterances have the same id.
     """
     speech = read_set(trained, name)
@@ -184,7 +184,7 @@ def _compute(
 ) -> None:
     """Compute the log-probabilities of a set, and write them together with a JSON file that describes them.
 
-    activations: file for the outputs of the auxiliary's layer; None writes none.
+    activations: file for the outputs of the auxiliary loss's layer; None writes none.
     """
     started = time.perf_counter()
     trained.data.pinned = device.type == "cuda"
@@ -244,7 +244,7 @@ def check_layers(trained: Trained, layers: Sequence[str]) -> None:
 def stored_activations(
     trained: Trained, name: str, layers: Sequence[str], device: torch.device, precision: Precision
 ) -> Path:
-    """Return the file with the given layers' outputs for a set, which may be train. Compute missing outputs first.
+    """Return the file with the given layers' outputs for a set, which may be `train`. Compute missing outputs first.
 
     The file has a group for each layer, with `frames` (frames of all utterances, …) in float32 and `lengths` (N,), the
     number of frames of each utterance. `ids` (N,) lists the utterances in the same order. Utterances are computed one

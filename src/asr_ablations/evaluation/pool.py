@@ -107,7 +107,7 @@ def _set_up(parent: int, started: float) -> None:
 def _decode(
     number: int, weights: Mapping[str, float], file: Path, activations: Path | None, span: tuple[int, int]
 ) -> tuple[str, float]:
-    """Decode the frames in `span` (begin and end) of a file, and return the text and the CPU seconds used.
+    """Decode the frames in `span` (begin and end) of a file, and return the transcript and the CPU seconds used.
 
     activations: file with the activations of the same frames, for a RescoringDecoder.
     """

@@ -60,7 +60,7 @@ def as_list(value: str | Sequence[str] | None) -> list[str]:
 
 
 def _check_conditions(cfg: DictConfig) -> None:
-    """Raise UsageError for unknown conditions, and for keys of conditions that are not chosen."""
+    """Raise UsageError for unknown conditions, and for options of conditions that are not chosen."""
     chosen = as_list(cfg.conditions)
     for name in chosen:
         if name not in cfg.condition:

@@ -1,4 +1,4 @@
-"""Find and read the sets of an evaluation, from the run's corpus or others, with or without altering the audio."""
+"""Find and read the sets of an evaluation, from the run's corpus or other corpora, and alter the audio if requested."""
 
 import copy
 from collections.abc import Mapping, Sequence
@@ -48,7 +48,7 @@ class ChosenCondition:
 
 
 class ConditionedStore:
-    """A store that reads recordings from another store and alters them by a condition."""
+    """A store that reads recordings from another store and applies a condition to them."""
 
     decodes = True
 
@@ -66,7 +66,7 @@ class ConditionedStore:
 class HeardSet:
     """A set to decode.
 
-    - recorded: name without the condition, which is a split of the run's corpus, or <corpus>/<split>
+    - recorded: name without the condition: a split of the run's corpus, or <corpus>/<split>
     - data: the data to which the split belongs
     - condition: condition that alters the audio, or None for the original audio
     """
@@ -137,7 +137,7 @@ def list_sets(trained: Trained, corpora: Sequence[str], opened: dict[str, Speech
 
 
 def _build_corpus(entry: str, of_run: DictConfig) -> tuple[str, Corpus]:
-    """Build the corpus of an entry of `corpora`, and return its name and itself. of_run: the run's node `data`."""
+    """Build the corpus of an entry of `corpora`. Return its name and the corpus. of_run: the run's node `data`."""
     options = options_by_name("data")
     name, _, root = entry.partition(":")
     if name in options:
@@ -152,7 +152,7 @@ def _build_corpus(entry: str, of_run: DictConfig) -> tuple[str, Corpus]:
         node = {**_resolve(options[MANIFEST]), **texts, **paths, "root": str(file.parent)}
     else:
         raise choices("corpora", entry, [*options, f"or a manifest ({' or '.join(ENDINGS)})"])
-    # skip bad utterances, because letters or damaged files of another corpus must not stop the evaluation
+    # skip bad utterances, because unknown letters or damaged files in it must not stop the evaluation
     corpus: Corpus = build(OmegaConf.create({"data": {**node, "on_bad": "skip"}}).data)
     corpus.train, corpus.validation = [], []  # these splits may be missing, and are not decoded
     return name, corpus

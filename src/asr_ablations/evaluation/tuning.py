@@ -25,7 +25,7 @@ def find_tuning_set(cfg: DictConfig, decoder: Decoder, data: SpeechData, sets: M
     """Return the name of the validation set to tune on.
 
     Raise UsageError if the decoder has no weights to tune, or if `tune.set` is not a validation set or shares
-    utterances with a test set of the run or in `sets`.
+    utterances with a test set, either the run's own or one in `sets`.
     """
     corpus = data.corpus
     if not getattr(decoder, "tuned", ()):
@@ -46,10 +46,10 @@ def find_tuning_set(cfg: DictConfig, decoder: Decoder, data: SpeechData, sets: M
 def tune(
     cfg: DictConfig, number: int, decoder: Decoder, pool: Pool, log_probs: LogProbs, folder: Path, bar: Progress
 ) -> Json:
-    """Try `tune.trials` combinations of weights. Write all trials to the run folder and return a summary with the best.
+    """Try `tune.trials` combinations of weights. Write them to the run folder, and return a summary with the best one.
 
-    The first trial uses the weights in the config, and Optuna's TPE sampler chooses the others. The lowest WER wins. If
-    WERs are equal, the lower CER wins, and then the earlier trial.
+    The first trial uses the weights in the config. Optuna's TPE sampler chooses those of the other trials. The lowest
+    WER wins. If WERs are equal, the lower CER wins, and then the earlier trial.
 
     number: position of the decoder in the pool. folder: the run folder.
     """

@@ -25,8 +25,8 @@ log = logging.getLogger(__name__)
 def find_finished_runs(configs: Sequence[DictConfig]) -> list[Run] | None:
     """Return the runs of the given configs if every run is done or has diverged, otherwise None.
 
-    Corpora are read only if every config has a run folder with a result. If a corpus cannot be read, return None; the
-    training then reports the error.
+    Corpora are read only if every config has a run folder with a result. If a corpus cannot be read, return None, and
+    training will report the error.
     """
     if not all(not cfg.force and any(map(_has_result, _earlier(cfg))) for cfg in configs):
         return None

@@ -94,7 +94,7 @@ class TrainingRun:
         cfg, folder, first = self.cfg, self.record.folder, self.data.corpus.validation[0]
         every, count = cfg.transcripts.every, cfg.transcripts.utterances
         return [
-            # this callback is first, because its time counts as part of a step and not as waiting for data
+            # this callback is first, so that its time counts as part of a step and not as waiting for data
             *([] if every is None else [ExampleTranscripts(folder, every, count)]),
             self.throughput,
             self.utilisation,
@@ -184,7 +184,7 @@ class TrainingRun:
             seed_streams={name: get_seed(self.cfg, name) for name in STREAMS},
             ranks=self.fitter.world_size,
             launch_seconds=first_step - float(os.environ[LAUNCHED]) if LAUNCHED in os.environ else None,
-            # on a GPU this is the device's memory, on a CPU the memory of this process
+            # the device's memory if the run uses a GPU, otherwise the memory of this process
             peak_memory_bytes=int(torch.cuda.max_memory_reserved()) if on_gpu else peak_memory(),
             seconds=self.record.phases,
             audio_hours_seen=self.throughput.audio_hours,

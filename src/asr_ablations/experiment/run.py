@@ -45,7 +45,7 @@ def run(cfg: DictConfig) -> Path:
         if not rank():
             print(diverged, file=sys.stderr, flush=True)
         if "LOCAL_RANK" in os.environ and LAUNCHER in os.environ:
-            sys.exit()  # an error code would make torchrun stop ranks that still write; the launcher reads status.json
+            sys.exit()  # an error code would make torchrun stop ranks that are writing; the launcher reads status.json
         raise
 
 
@@ -89,7 +89,7 @@ def _run(cfg: DictConfig, stop: StopRequest) -> Path:
 
 
 class Setup(NamedTuple):
-    """A run that is ready for its first step. Its folder is not created yet."""
+    """A run that is ready for its first step. Its folder has not been created yet."""
 
     record: Run
     task: CTCTask

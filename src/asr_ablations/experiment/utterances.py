@@ -1,4 +1,4 @@
-"""Decode every utterance of a set once, and compute its loss and error counts."""
+"""Decode every utterance of a set once, count its errors, and compute the loss of the set."""
 
 import math
 from collections.abc import Callable

@@ -44,7 +44,7 @@ class LetterLSTM(nn.Module):
 
     @torch.no_grad()
     def scores(self, texts: Sequence[str], batch: int = 256) -> list[float]:
-        """Return the log-probability of each text in nats, computed without dropout and gradients."""
+        """Return the log-probability of each text in nats, computed without dropout or gradients."""
         self.eval()
         return [score for i in range(0, len(texts), batch) for score in self(texts[i : i + batch]).tolist()]
 
@@ -79,7 +79,7 @@ def train(
 
 
 def fit(model: LetterLSTM, sentences: Iterable[Sequence[str]]) -> Fit:
-    """Measure a model's fit to sentences, by the same measures as for n-grams. Skip sentences with unknown letters."""
+    """Measure a model's fit to sentences, as for n-gram models. Skip sentences with unknown letters."""
     letters = set(model.letters)
     texts = [text for words in sentences if letters.issuperset(text := " ".join(words))]
     total, words = sum(model.scores(texts)), sum(len(text.split()) for text in texts)

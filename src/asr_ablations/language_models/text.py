@@ -18,7 +18,7 @@ def collect(
     """Return training transcripts or the lines of a text file, plus the transcripts of the sets in `include`.
 
     Each sentence is a list of words. The second returned list describes the sources for the model's record. Raise
-    UsageError for an unknown set, an unreadable file, or a text in which most lines contain other letters.
+    UsageError for an unknown set, an unreadable file, or a text in which most lines have unknown letters.
     """
     held_out = list(dict.fromkeys([*corpus.validation, *corpus.test]))
     for name in include:
@@ -63,7 +63,7 @@ def _read_text(path: Path, alphabet: Alphabet, normalised: Callable[[str], str])
         raise UsageError(f"lm.text={path}: {len(sentences) - len(usable)} of its {len(sentences)} lines have "
                          f"characters outside the alphabet {alphabet.letters!r}: {' '.join(odd)}")  # fmt: skip
     if len(usable) < len(sentences):
-        print(f"{len(sentences) - len(usable)} of {len(sentences)} lines contain other characters and are left out")
+        print(f"{len(sentences) - len(usable)} of {len(sentences)} lines have letters outside the alphabet: left out")
     return usable
 
 

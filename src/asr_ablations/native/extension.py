@@ -110,7 +110,7 @@ def load_best() -> tuple[str, ctypes.CDLL]:
 
 @cache
 def processor_words() -> frozenset[str]:
-    """Return the processor's flags from /proc/cpuinfo, or nothing on systems other than Linux."""
+    """Return the processor's flags from /proc/cpuinfo, or none on systems other than Linux."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
@@ -158,7 +158,7 @@ def build(target: str) -> Path:
     if _is_whole(path):
         return path
     path.parent.mkdir(parents=True, exist_ok=True)
-    with one_at_a_time(path.with_suffix(".lock"), f"native: waiting for another process that compiles {target}"):
+    with one_at_a_time(path.with_suffix(".lock"), f"native: waiting for another process that is compiling {target}"):
         if not _is_whole(path):
             _say(f"native: compiling {target} with {command[0]}, once per machine (about 10 s)")
             with whole_file(path) as temporary:

@@ -1,7 +1,7 @@
 """Call the native library's operations, with gradients. Each of them replaces a part of a training step in PyTorch.
 
 The operations support training on a CPU, in float32 or with bfloat16 products. Callers use PyTorch's operations if
-`usable` is false: in evaluation, in export, on other devices, with other types, and in function transforms.
+`usable` is false: in evaluation, in export, on other devices, with other dtypes, and in function transforms.
 """
 
 import ctypes
@@ -104,10 +104,10 @@ def _lengths(lengths: torch.Tensor) -> torch.Tensor:
 def recurrence(
     x: torch.Tensor, lengths: torch.Tensor, cells: Sequence[Cell], *, concatenate: bool, bfloat16: bool
 ) -> torch.Tensor:
-    """Compute (B, T, H) from x (B, T, D) and lengths (B,): the sum of one or two cells, or (B, T, 2 H) if concatenated.
+    """Compute the outputs of one or two cells from x (B, T, D) and lengths (B,): the sum (B, T, H) or both (B, T, 2 H).
 
-    The second cell reads each utterance from its end. The output is 0 past a length. With `bfloat16`, the inputs of
-    products are rounded to bfloat16, and their sums are float32. Weights and states stay in float32.
+    The second cell reads each utterance from its end. The output is 0 after an utterance's end. With `bfloat16`, the
+    inputs of products are rounded to bfloat16, and their sums are float32. Weights and states stay in float32.
     """
     first = cells[0]
     settings = first.kind, first.ceiling, concatenate, bfloat16, (x.shape, first.weights[1].shape[1])

@@ -17,7 +17,7 @@ Values = NDArray[np.float64]
 AXES = {"epoch": "epochs", "step": "steps", "audio": "hours of audio trained", "time": "time in seconds"}
 """Possible x axes of curves, with their labels."""
 COLUMNS = {"audio": "time/audio_hours", "time": "time/seconds"}
-"""Columns of metrics.csv for axes whose column has another name."""
+"""Columns of metrics.csv for the axes whose names differ from their columns' names."""
 SMOOTHED_STEPS = 10
 """Standard deviation, in steps, of the Gaussian filter for losses, as in Baunsgaard2020 figure 7a."""
 SMOOTHED_SAMPLES = 3

@@ -1,4 +1,4 @@
-"""Draw the figures of a comparison. This module has those on training: curves, time to accuracy, scaling and search.
+"""Draw the figures of a comparison. This module draws those on training: curves, time to accuracy, scaling and search.
 
 The figures follow Ambroszczyk2019 figures 2.1–2.8 and §2.9, and Baunsgaard2020 figure 7 and §5.
 """

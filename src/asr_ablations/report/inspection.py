@@ -57,7 +57,7 @@ NOTHING, SPACE = "–", "␣"
 WORST = 10
 """Maximum number of worst utterances on a page."""
 AUDIO_BYTES = 600_000
-"""Maximum total size of the recordings on a page, which people may send by mail. Further recordings are omitted."""
+"""Maximum total size of the recordings on a page, so that it can be sent by email. Further recordings are omitted."""
 LONGEST = 40.0
 """Maximum duration of a recording in seconds. A damaged run folder may claim any duration."""
 
@@ -143,7 +143,7 @@ def inspect(run: Record, sets: Sequence[str]) -> list[Inspected]:
 
 
 def error_spans(seen: Inspected) -> list[tuple[Span, str]]:
-    """Return the errors of a hypothesis. Each is a span in seconds and a text "reference → hypothesis".
+    """Return the errors of a hypothesis. Each is a span in seconds and a label "reference → hypothesis".
 
     The span of a deletion is the time between the neighbouring words.
     """
@@ -255,8 +255,8 @@ def _describe(row: UtteranceRow) -> dict[str, object]:
 def recording(run: Record, row: UtteranceRow, limit: int) -> dict[str, object]:
     """Return the recording of an utterance for a page.
 
-    `audio` is a data: address with MP3, which every browser plays. It is None if the file is missing or not audio, or
-    if the address has more than `limit` characters. `silent` gives the reason if the file is outside the run's corpus.
+    `audio` is a data: URL with MP3, which every browser plays. It is None if the file is missing or not audio, or if
+    the URL has more than `limit` characters. `silent` gives the reason if the file is outside the run's corpus.
     """
     try:
         path, offset = recorded_audio(run, row), float(row.get("offset") or 0)
@@ -289,7 +289,7 @@ def confusion_sections(comparison: Comparison) -> list[Section]:
     rows = [row for run in comparison.runs for row in run.utterances if row["set"] in comparison.sets]
     if len(comparison.runs) != 1 or not rows:
         return []
-    note = ["The most frequent wrong pairs in the test sets; – means nothing, ␣ a space."]
+    note = ["The most frequent wrong pairs in the test sets; – stands for a missing word or letter, ␣ for a space."]
     head = ["reference", "recognised as", "times"]
     return [
         Section("Confused words", head, word_confusions(rows), note),
@@ -300,7 +300,7 @@ def confusion_sections(comparison: Comparison) -> list[Section]:
 def inspected_utterances(
     comparison: Comparison, inspected: Sequence[Inspected], figures: Mapping[str, str]
 ) -> list[dict[str, object]]:
-    """Return a single run's inspected utterances for a page. figures: data: addresses by figure name."""
+    """Return a single run's inspected utterances for a page. figures: data: URLs by figure name."""
     return [
         {
             **_describe(seen.row),

@@ -73,7 +73,7 @@ class Runs:
 
 
 def open(*folders: str | Path) -> Runs:
-    """Open the runs in folders of sweeps or single runs. Raise UsageError if there are no runs."""
+    """Open the runs in sweep folders or run folders. Raise UsageError if there are no runs."""
     if not folders:
         raise UsageError("open(): expected a folder of runs, as in open('outputs/rnn_type')")
     paths = [*map(Path, folders)]

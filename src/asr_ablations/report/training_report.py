@@ -76,7 +76,7 @@ TRAINING_COLUMNS = (
     _mean_column("best_validation_loss", "best validation", LOSS, lambda run: lowest_validation(run, LOSS)),
     _mean_column("last_validation_loss", "last validation", LOSS, lambda run: _take_last(validation_values(run, LOSS))),
 )
-"""Columns on training, in the order of the written files. Losses are shown only if a run recorded them."""
+"""Columns about training, in the order in which files list them. Losses are shown only if a run recorded them."""
 
 
 def noise_section(comparison: Comparison) -> Section:
@@ -120,7 +120,7 @@ def data_scale_section(comparison: Comparison) -> Section:
 
 
 def search_section(comparison: Comparison) -> Section:
-    """Rank the runs of a search by the metric that it minimised. It is empty unless a search chose all runs."""
+    """Rank the runs of a search by the metric that it minimised. Show nothing unless a search chose all runs."""
     tried = ranked(comparison.arms) if is_search(comparison.arms) else []
     keys = [key for key in comparison.design.layout.factor if len({arm.levels.get(key) for arm, _ in tried}) > 1]
     metric, name = find_metric(comparison.metric), comparison.set
@@ -144,7 +144,7 @@ def search_section(comparison: Comparison) -> Section:
 
 
 def _round(value: str) -> str:
-    """Round a number to four significant digits, because a search samples it with sixteen. Do not change other text."""
+    """Round a number to four significant digits, because a search samples sixteen. Return other text as is."""
     try:
         return f"{float(value):.4g}"
     except ValueError:
@@ -152,7 +152,7 @@ def _round(value: str) -> str:
 
 
 def training_section(comparison: Comparison) -> Section:
-    """Show parameters, epochs, times and validation results of each arm. It is empty for systems trained elsewhere."""
+    """Show parameters, epochs, times and validation results of each arm, or nothing for systems trained elsewhere."""
     measured = [*{row["arm"]: row for row in rate_rows(comparison, TRAINING_COLUMNS)}.values()]
     if not any(row[column.key] is not None for row in measured for column in TRAINING_COLUMNS):
         return Section("Training")
@@ -178,7 +178,7 @@ def frequency_section(comparison: Comparison) -> Section:
         for row in word_frequencies(comparison.arms, comparison.sets)
     ]
     note = "Share of the reference words that are wrong or missing, and number of reference words; means over runs."
-    heading = "Wrong words by how often training has them"
+    heading = "Wrong words by their frequency in training"
     return Section(heading, ["arm", "set", *BANDS], rows, [note] if rows else [])
 
 

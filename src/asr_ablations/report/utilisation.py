@@ -87,7 +87,7 @@ def _list_measures(run: Record) -> dict[str, Callable[[Axes], object]]:
 
 
 def _draw_use(rows: Sequence[Json], panel: Axes) -> None:
-    """Draw the processor and GPU load. Several GPUs also get a thin line each; the mean suffices for one GPU."""
+    """Draw the processor and GPU load. If there are several GPUs, each also gets a thin line."""
     gpus = max(len(row["gpu_percents"]) for row in rows)
     for gpu in range(gpus if gpus > 1 else 0):
         points = [(row["seconds"], row["gpu_percents"][gpu]) for row in rows if len(row["gpu_percents"]) > gpu]

@@ -89,7 +89,7 @@ def log_afterwards(
     - more: additional keys of the logged config
     - decoder: replaces the decoder in the logged config
 
-    Return the command that sends the results later if W&B is offline, else None. Errors of W&B are only printed,
+    Return the command that sends the results later if W&B is offline, else None. W&B's errors are only printed,
     because the results are already in files.
     """
     config = read_config(run)

@@ -55,10 +55,10 @@ WAYS = ("fused", "foreach", "capturable", "differentiable")
 
 
 def build_decoder(node: DictConfig, alphabet: Alphabet) -> Decoder:
-    """Build a decoder that needs nothing but log-probabilities. Raise UsageError for another one."""
+    """Build a decoder that needs only log-probabilities. Raise UsageError for any other decoder."""
     decoder: Decoder = build(node)(alphabet)
     if isinstance(decoder, RescoringDecoder):
-        raise UsageError(f"decoder: {type(decoder).__name__} rescores texts: expected it in src/evaluate.py only")
+        raise UsageError(f"decoder: {type(decoder).__name__} rescores transcripts, which only src/evaluate.py can do")
     return decoder
 
 
@@ -75,7 +75,7 @@ def assemble(cfg: DictConfig, corpus: Corpus, alphabet: Alphabet | None = None) 
             raise UsageError(f"{word}: this model has no {group}, so it would change nothing")
     assert isinstance(model, nn.Module)
     if (auxiliary := _build_optional(cfg.auxiliary)) is not None:
-        with torch.random.fork_rng([]):  # so that the model's own weights are those without an auxiliary
+        with torch.random.fork_rng([]):  # so that the model's other weights are the same as without an auxiliary loss
             add_auxiliary(model, auxiliary(model, features.size, alphabet.outputs))
     build(cfg.init)(model)
     callbacks = build_callbacks(cfg)
@@ -161,7 +161,7 @@ def build_callbacks(cfg: DictConfig) -> TrainingCallbacks:
 
 
 def _build_optional(node: DictConfig | None) -> Any:
-    """Build the object that a config node describes. Return None if the node is null, which means no option."""
+    """Build the object that a config node describes. Return None if the node is null (no option chosen)."""
     return None if node is None else build(node)
 
 
@@ -176,11 +176,11 @@ def _called(node: DictConfig, *positional: object, **keywords: object) -> Any:
 
 
 def build_optimizer(make: OptimizerFactory, parameters: Iterable[nn.Parameter], *, scaled: bool) -> Optimizer:
-    """Build the optimizer, fused if possible on a CPU, where a fused step takes a third of the time.
+    """Build the optimizer. On a CPU, use its fused version if possible, whose steps take a third of the time.
 
-    If the loss is scaled, the optimizer on a GPU is also fused, or counts its steps on the device if torch supports
-    that.
-    Options in WAYS keep the values set in the config. Loading a checkpoint from another device does not change them.
+    On a GPU, if the loss is scaled, the optimizer is also fused or, if that is not possible, counts its steps on the
+    device if torch supports it. Options in WAYS keep the values set in the config, and loading a checkpoint from a
+    different device does not change them.
     """
     parameters = list(parameters)
     optimizer = partial(make, **_way(make, parameters[0].device.type, scaled=scaled))(parameters)
@@ -217,7 +217,7 @@ def trainer(
     folder: Path | None = None,
     **limits: Any,
 ) -> pl.Trainer:
-    """Build a Lightning Trainer that does not print, shuffle data or start processes by itself.
+    """Build a Lightning Trainer that does not print, shuffle data or start processes on its own.
 
     devices: number of GPUs to use on this machine; 0 means the CPU.
     configured: the task's callbacks; None builds them from the config.

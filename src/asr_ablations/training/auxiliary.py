@@ -29,14 +29,14 @@ def add_auxiliary(model: nn.Module, auxiliary: nn.Module) -> None:
 
 
 def without_auxiliary(model: object) -> nn.Module:
-    """Copy a model without its auxiliary loss, which recognition does not use."""
+    """Copy a model, but leave out an auxiliary loss that recognition does not use."""
     copied = copy.deepcopy(cast(nn.Module, model))
     copied._modules.pop(AUXILIARY, None)
     return copied
 
 
 def count_parameters(model: object) -> int:
-    """Count the parameters used in recognition, without the parameters of the auxiliary loss."""
+    """Count the parameters used in recognition. Those of an auxiliary loss count only if it conditions later layers."""
     return sum(p.numel() for name, p in cast(nn.Module, model).named_parameters() if not is_auxiliary(name))
 
 
@@ -53,8 +53,8 @@ def is_head(name: str) -> bool:
 class Activations:
     """Records the output of the layer on which the auxiliary loss is computed, for forward passes within the context.
 
-    The hook is removed at the end of the context, so evaluation records nothing. `loss` releases the recorded output,
-    so no step uses memory for an earlier one. If the model has no auxiliary loss, nothing is recorded.
+    The hook is removed at the end of the context, so later passes are not recorded. `loss` and `take` release the
+    recorded output, so it does not stay in memory for the next step. Without an auxiliary loss, nothing is recorded.
     """
 
     def __init__(self, model: object) -> None:
@@ -75,7 +75,7 @@ class Activations:
             self._hook.remove()
 
     def take(self) -> torch.Tensor | None:
-        """Return the layer's latest output (B, T', D) and forget it. Return None if there is no such layer."""
+        """Return the layer's latest output (B, T', D) and forget it. Return None if nothing was recorded."""
         output, self._output = self._output, None
         return output
 

@@ -34,21 +34,21 @@ FOR_TRAINING_ONLY = ("optimizer_states", "trained_weights", "averaging", "worker
 
 
 class AtomicCheckpointIO(TorchCheckpointIO):
-    """Writes each checkpoint to a temporary file, renamed when complete. Loads only tensors and plain data."""
+    """Writes each checkpoint to a temporary file, which is renamed when complete. Loads only tensors and plain data."""
 
     content: Checkpoint | None = None
-    """The checkpoint to resume from. It is read only once, because another process may replace the file meanwhile."""
+    """The checkpoint to resume from. It is read only once, because another process may replace the file."""
 
     def save_checkpoint(self, checkpoint: Checkpoint, path: _PATH, storage_options: object = None) -> None:
         target = Path(path)
         target.parent.mkdir(parents=True, exist_ok=True)
-        if target.name == BEST:  # best.ckpt then has a third of the size and takes a third of the time
+        if target.name == BEST:  # best.ckpt then has a third of the size and is written in a third of the time
             checkpoint = {key: value for key, value in checkpoint.items() if key not in FOR_TRAINING_ONLY}
         with whole_file(target) as temporary, temporary.open("wb") as file:
             torch.save(checkpoint, file)
 
     def load_checkpoint(self, path: _PATH, *_: object, **__: object) -> Checkpoint:
-        """Return `content` if set, else load the file onto the CPU. On a GPU, every rank would open the first GPU."""
+        """Return `content` if set, else load the file onto the CPU. Otherwise, every rank would open the first GPU."""
         content, self.content = self.content, None
         return content or super().load_checkpoint(path, weights_only=True)
 
@@ -64,7 +64,7 @@ def best_checkpoint(folder: Path, validation_set: str, figure: str) -> ModelChec
 
 
 SECONDS_BETWEEN_AGREEMENTS = 2.0
-"""Seconds between broadcasts of the first rank's decision to save or stop. torchrun kills slow ranks after 30 s."""
+"""Seconds between broadcasts in which the first rank orders a save or a stop. torchrun kills slow ranks after 30 s."""
 LONG_VALIDATION = 10.0
 """If a validation takes more than this many seconds, a checkpoint is written just before the next validation."""
 
@@ -97,7 +97,7 @@ def read_last_checkpoint(record: Run) -> Checkpoint | None:
 
 
 def restore_threads(record: Run) -> None:
-    """Use the number of threads with which the run began, because another number changes the last bits of sums."""
+    """Use the number of threads with which the run began, because any other number changes the last bits of sums."""
     threads = read_environment(record.folder).hardware.threads
     if threads is not None and threads != torch.get_num_threads():
         print(f"uses {threads} threads, as at the start of the run", flush=True)
@@ -227,7 +227,7 @@ class RestoreState(pl.Callback):
     """Passes a checkpoint to Lightning, and restores the random state and the epoch's running means.
 
     checkpoint: the checkpoint to resume from, or None to start from scratch. This callback must be the last one.
-    means: restored weighted sum and weight of each mean, by name, until the first batch is added to it.
+    means: restored weighted sum and weight of each mean, by name. Each is removed when it is added to the new mean.
     """
 
     def __init__(self, checkpoint: Checkpoint | None) -> None:

@@ -1,4 +1,4 @@
-"""Interfaces of the config groups. The docstring of a group's interface begins with the group's name.
+"""Define the interfaces of the config groups. The docstring of a group's interface begins with the group's name.
 
 Tensors are batch-first. Lengths (B,) are int64 on the CPU, so reading them does not wait for the device; they may be 0.
 Padding never changes the frames before it (padding invariance). An utterance's result does not depend on the rest of
@@ -94,7 +94,7 @@ class Norm(Protocol):
     """A normalisation layer of a model. It is also an nn.Module."""
 
     def __call__(self, x: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
-        """Normalise x (B, T, …, D) with lengths (B,) in frames, without changing its shape and dtype. Statistics ignore
+        """Normalise x (B, T, …, D) with lengths (B,) in frames, without changing its shape or dtype. Statistics ignore
         padding, and a batch without valid frames leaves running statistics unchanged.
         """
 
@@ -117,8 +117,8 @@ class Decoder(Protocol):
     """Decodes log-probabilities to transcripts. The blank has index 0, and length 0 gives "".
 
     Optional attributes:
-    `searches`: whether decoding the output of an untrained model takes long;
-    `tuned`: names of the attributes to tune on a development set, which may be set between two calls;
+    `searches`: whether decoding the output of an untrained model takes a long time;
+    `tuned`: names of the attributes to tune on a validation set, which may be changed between calls;
     `files`: paths of the files that the decoder reads, by config key.
     """
 
@@ -128,13 +128,13 @@ class Decoder(Protocol):
 
 @runtime_checkable
 class RescoringDecoder(Decoder, Protocol):
-    """A decoder that also reads the layer of the model's auxiliary loss. Only evaluations can use it."""
+    """A decoder that also reads the activations used by the auxiliary loss. Only evaluations can use it."""
 
     def attach(self, model: nn.Module) -> None:
-        """Copy the auxiliary loss of a trained model. Raise UsageError if the model has another one or none."""
+        """Copy the auxiliary loss of a trained model. Raise UsageError if the model has none or an unsuitable one."""
 
     def rescore(self, log_probs: torch.Tensor, activations: torch.Tensor) -> str:
-        """(log_probs (T, V) in nats, activations (T, D) of the auxiliary's layer) → the text of one utterance."""
+        """Return an utterance's transcript, given log_probs (T, V) in nats and activations (T, D)."""
 
 
 class Condition(Protocol):
@@ -228,7 +228,7 @@ class Loss(Protocol):
         """Return a batch's weight in means: its number of utterances if the loss is a mean over utterances, else 1."""
 
     def frame_rates(self, log_probs: torch.Tensor, lengths: torch.Tensor, batch: Batch) -> Mapping[str, torch.Tensor]:
-        """Return rates () in 0..1 over a batch's valid frames, by name; empty if the loss does not label frames."""
+        """Return rates () in 0..1 over a batch's valid frames, by name, or none if the loss does not label frames."""
 
 
 @runtime_checkable
@@ -236,7 +236,7 @@ class FrameLoss(Loss, Protocol):
     """A loss with a label for each frame. It uses `batch.frame_labels` if set, otherwise it computes the labels."""
 
     def labels(self, batch: Batch, lengths: torch.Tensor, frames: int) -> torch.Tensor:
-        """Return labels (B, frames) on the targets' device. lengths: number of valid frames of each utterance, (B,)."""
+        """Return labels (B, frames) on the device of `batch.targets`. lengths: number of valid frames (B,)."""
 
 
 @runtime_checkable
@@ -244,7 +244,7 @@ class CuttingOrder(Protocol):
     """A batch order that trains on chunks of utterances and requires a FrameLoss. Validation does not use chunks."""
 
     def chunks(self, lengths: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """Return utterance index, first frame and length of each chunk, all (N,). lengths: utterance frames (B,)."""
+        """Return each chunk's utterance index, first frame and length, all (N,). lengths: frames per utterance (B,)."""
 
 
 class Penalty(Protocol):
@@ -257,7 +257,8 @@ class Penalty(Protocol):
 class Auxiliary(Protocol):
     """A loss on a layer's activations that training adds to the main loss. It is also an nn.Module.
 
-    Its weights are trained and saved with the model's but not used in recognition. Padding must not change the loss.
+    Its weights are trained and saved with the model's, but recognition uses them only if it has a `condition`. Padding
+    must not change the loss.
     """
 
     name: str
@@ -299,7 +300,7 @@ class Pretraining(pl.Callback):
 
 
 class Stopping(pl.Callback):
-    """stopping: a callback that may end the training after an epoch. It uses only logged values, equal on all ranks."""
+    """stopping: a callback that may end the training after an epoch. It uses only values that all ranks share."""
 
 
 class Debugging(pl.Callback):
@@ -362,7 +363,7 @@ class LoggerOfTables(Protocol):
 
 @runtime_checkable
 class LoggerWithSummary(Protocol):
-    """A logger that stores values of a whole run, such as model size, duration and the run's part in a plan."""
+    """A logger that stores values of a whole run, such as its model size, its duration and its place in a plan."""
 
     def log_summary(self, values: Mapping[str, float | str]) -> None:
         """Store values of the whole run, by name. A later call overwrites values of the same name."""
@@ -377,7 +378,7 @@ class LoggerWithExitCode(Protocol):
 
 
 class PruningFactory(Protocol):
-    """pruning: builds a callback that may end a run early by raising Pruned between two epochs."""
+    """pruning: builds a callback that may end a run early by raising Pruned between epochs."""
 
     def __call__(self, folder: Path, key: str) -> pl.Callback:
         """Build the callback for a run folder. key: the column of metrics.csv to compare; lower is better."""

@@ -1,4 +1,4 @@
-"""Communication between the ranks of distributed training (DDP)."""
+"""Exchange data between the ranks of distributed training (DDP)."""
 
 import atexit
 from typing import Any, TypeVar

@@ -15,7 +15,7 @@ Shape = tuple[int, ...]
 
 
 def draw_model(model: AcousticModel, features: int) -> str:
-    """Return a table as text, with name, class, output shape and parameter count of each layer. Sublayers are indented.
+    """Return a text table of the layers' names, classes, output shapes and parameter counts. Sublayers are indented.
 
     B is the batch size and T the number of feature frames. T/4 means about a quarter of T; the exact number depends on
     how convolutions treat the ends. The auxiliary loss is omitted. The model and the random state stay unchanged.
@@ -52,7 +52,7 @@ def _trace_shapes(model: nn.Module, features: int) -> dict[str, str]:
             part.register_forward_pre_hook(partial(before, name))
             part.register_forward_hook(partial(after, name))
     weight = next(model.parameters())
-    with torch.enable_grad():  # without gradients, two directions run in threads, in any order
+    with torch.enable_grad():  # without gradients, both directions of a layer run in threads, in any order
         for batch, frames in PROBES:
             probe = torch.zeros(batch, frames, features, dtype=weight.dtype, device=weight.device)
             model(probe, torch.full((batch,), frames))

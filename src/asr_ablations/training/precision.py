@@ -1,4 +1,4 @@
-"""Implement the key `precision`: the bits of weights, activations and gradients, and the scaling of the loss."""
+"""Implement the key `precision`: the bit widths of weights, activations and gradients, and the scaling of the loss."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -29,11 +29,11 @@ RECURRENT = {
     "rounds": "recurrent layers round the inputs of products to bfloat16, which is not faster on this processor",
     "multiplies": "recurrent layers multiply in bfloat16, and keep sums, states and weights in float32",
 }
-"""How recurrent layers use bfloat16 on a CPU, by the support for bfloat16 in the native library's target."""
+"""How recurrent layers use bfloat16 on a CPU, by how far the native library's target supports it."""
 
 
 def trainer_options(precision: int | str, devices: int) -> dict[str, Any]:
-    """Return the Trainer arguments for the key `precision`: a precision of Lightning, or one of our plugins."""
+    """Return the Trainer arguments for the key `precision`: one of Lightning's precisions, or one of our plugins."""
     if precision == MASTER:
         return {"plugins": [ScaledMaster("cuda") if devices else UnscaledMaster()]}
     if precision == 16 and devices:
@@ -44,7 +44,7 @@ def trainer_options(precision: int | str, devices: int) -> dict[str, Any]:
 
 
 def notice(precision: int | str, tf32: bool, devices: int) -> str | None:
-    """Return a message if the device is slow at this precision or replaces it by another one, else None."""
+    """Return a message if the device is slow at this precision or uses a different one, else None."""
     if devices:
         return SLOW_ON_A_GPU if precision == 32 and not tf32 else None
     target = resolved()
@@ -125,7 +125,7 @@ class Scaled(MixedPrecision):
     def __init__(self, device: str) -> None:
         super().__init__("16-mixed", device, DeviceScaler(device))
 
-    def optimizer_step(  # type: ignore[override]  # Lightning's own override has other arguments than its base class
+    def optimizer_step(  # type: ignore[override]  # Lightning's override also differs from its base class
         self, optimizer: Steppable, model: LightningModule, closure: Callable[[], object], **keywords: object
     ) -> None:
         closure()
@@ -184,7 +184,7 @@ def copies_in(dtype: torch.dtype, model: nn.Module) -> Iterator[None]:
     """
     originals = [(part._parameters, dict(part._parameters)) for part in model.modules()]
     recurrent = [part for part in model.modules() if isinstance(part, nn.RNNBase)]
-    # with one call per layer, ranks can exchange its gradients while earlier layers still compute theirs
+    # with one call per layer, ranks can exchange its gradients while earlier layers are still computing theirs
     layers: dict[tuple[str, ...], list[nn.Parameter]] = {}
     for name, weights in model.named_parameters():
         layers.setdefault(tuple(name.split(".")[:2]), []).append(weights)
@@ -203,7 +203,7 @@ def copies_in(dtype: torch.dtype, model: nn.Module) -> Iterator[None]:
 
 
 class Copies(torch.autograd.Function):
-    """Converts tensors to another dtype, and their gradients back to the original dtype."""
+    """Converts tensors to a given dtype, and their gradients back to the original dtype."""
 
     @staticmethod
     def forward(ctx: Any, dtype: torch.dtype, *weights: torch.Tensor) -> tuple[torch.Tensor, ...]:

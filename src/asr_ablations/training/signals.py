@@ -17,10 +17,10 @@ Handler = Callable[[int, FrameType | None], object] | int | None
 class StopRequest:
     """Records SIGINT, SIGTERM or SIGHUP as a request to stop, so training can write a checkpoint first.
 
-    holding: whether the first signal is only recorded. If false, it ends the run at once. A second signal always does.
-    received: number of the first signal, or None. Under nohup, SIGHUP stays ignored.
+    holding: whether the first signal is only recorded. If not, it ends the run at once. A second signal always does.
+    received: number of the first signal, or None if there was none. Under nohup, SIGHUP stays ignored.
 
-    While a run is stopping, another signal ends the process without an exception, which would print a traceback.
+    While a run is stopping, another signal ends the process at once, because an exception would print a traceback.
     """
 
     def __init__(self) -> None:
@@ -34,7 +34,7 @@ class StopRequest:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Restore the previous handlers. If a command is stopping, another Ctrl-C still ends the process."""
+        """Restore the previous handlers. While a command is stopping, another Ctrl-C still ends the process."""
         for number, handler in self._previous.items():
             if not (self._stopping and handler is interrupt):
                 signal.signal(number, handler)

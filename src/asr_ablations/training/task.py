@@ -1,4 +1,4 @@
-"""Define the LightningModule: features → model → loss, with logging and updates of weights and learning rate."""
+"""Define the LightningModule, which computes a loss from features, logs results and updates the weights."""
 
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
@@ -57,7 +57,7 @@ class ErrorRate(CharErrorRate):
 
 
 def errors_over_longer(reference: str, hypothesis: str) -> Errors:
-    """Count character errors relative to the longer of reference and hypothesis (Baunsgaard2020 §4.1.1, equation 3)."""
+    """Count character errors relative to the longer of the two transcripts (Baunsgaard2020 §4.1.1, equation 3)."""
     return character_errors(reference, hypothesis).over_longer
 
 
@@ -66,7 +66,7 @@ COUNTS = {"wer": word_errors, "cer": character_errors, "cer_longer": errors_over
 
 
 class Chunks:
-    """A batch of utterances cut into N chunks, with features (N, C, F) and lengths (N,) in frames on the CPU."""
+    """A batch of utterances cut into N chunks of up to C frames: features (N, C, F), and lengths (N,) on the CPU."""
 
     def __init__(
         self, order: CuttingOrder, loss: Loss, batch: Batch, features: torch.Tensor, lengths: torch.Tensor
@@ -103,7 +103,7 @@ def view_seeds(seed: int, views: int) -> list[int]:
 class ScoredBatch(NamedTuple):
     """A training batch with its loss () in nats. If utterances are cut, log_probs, lengths and batch refer to chunks.
 
-    auxiliary: the auxiliary loss () in nats before its weight, or None if there is none.
+    auxiliary: the auxiliary loss () in nats before weighting, or None if there is none.
     total: the loss plus the weighted auxiliary loss () in nats.
     """
 
@@ -116,7 +116,7 @@ class ScoredBatch(NamedTuple):
 
 
 class CTCTask(pl.LightningModule):
-    """Trains and validates one model. seed: for gradient noise. augment_seed: for the augmentation."""
+    """Trains and validates one model. seed: seed of gradient noise. augment_seed: seed of the augmentation."""
 
     ranks_step_together = True
     """Whether ranks share gradients. If not, they train independently until their weights are averaged."""
@@ -131,7 +131,7 @@ class CTCTask(pl.LightningModule):
     """The batch order that cuts training utterances into chunks; None trains on whole utterances."""
 
     callbacks: TrainingCallbacks
-    """Callbacks chosen in the config, which the Trainer runs."""
+    """Callbacks that the config chooses and the Trainer runs."""
 
     def __init__(
         self,
@@ -180,8 +180,9 @@ class CTCTask(pl.LightningModule):
     def normalised_features(self, batch: Batch) -> tuple[torch.Tensor, torch.Tensor]:
         """Compute normalised features (B, T, F), and their lengths (B,) in frames.
 
-        Each feature of each utterance gets mean 0, and standard deviation 1 unless the features set `variance` to
-        false. Features are always computed in float32 without tf32, because power spectra do not fit into 16 bits.
+        Each feature of an utterance is shifted to mean 0 and, unless the features set `variance` to false, scaled to
+        standard deviation 1. Features are always computed in float32 without tf32, because power spectra do not fit
+        into 16 bits.
         """
         with torch.no_grad(), torch.autocast(self.device.type, enabled=False), exact_products():
             if batch.features is None:
@@ -226,7 +227,7 @@ class CTCTask(pl.LightningModule):
         return ScoredBatch(loss, log_probs, lengths, batch, added, total)
 
     def training_step(self, batch: Batch, batch_index: int) -> torch.Tensor:
-        """Return the sum of loss, weighted auxiliary loss and penalty of a batch in nats. Log each of them."""
+        """Return a batch's loss plus weighted auxiliary loss plus penalty in nats. Log all three before weighting."""
         padding = batch.padding()
         loss, log_probs, lengths, batch, added, total = self.scored(batch)
         self._log_frame_rates("train", log_probs, lengths, batch, on_step=False)
@@ -294,14 +295,14 @@ class CTCTask(pl.LightningModule):
 
     def _log_step(self, name: str, value: float | torch.Tensor) -> None:
         """Add a value to its running mean over the epoch if it is finite. Lightning's `log` would take 0.2 ms."""
-        # plain numbers stay on the CPU, because moving them would wait for the device
+        # plain numbers stay on the CPU, because moving them would make the host wait for the device
         value = torch.as_tensor(value).detach().float()
         finite = value.isfinite()
         total, steps = self.sums.get(name, (0.0, 0))
         self.sums[name] = total + value.where(finite, 0.0), steps + finite
 
     def on_train_epoch_end(self) -> None:
-        """Log the means of step values over the epoch. Lightning calls this after the epoch's validation."""
+        """Log the epoch's mean of each value from `_log_step`. Lightning calls this after the epoch's validation."""
         for name, (total, steps) in self.sums.items():
             self.log(name, total / steps, on_step=False, on_epoch=True, batch_size=1)
         self.sums = {}
@@ -324,7 +325,7 @@ class CTCTask(pl.LightningModule):
 
 
 def task_of(module: pl.LightningModule) -> CTCTask:
-    """Cast a LightningModule to CTCTask. A benchmark may pass another module with the same attributes."""
+    """Cast a LightningModule to CTCTask. Benchmarks may pass a different class with the same attributes."""
     return cast(CTCTask, module)
 
 
@@ -347,10 +348,10 @@ class StepOnValidation(pl.Callback):
 
 
 def ends_update(trainer: pl.Trainer, batch_idx: int) -> bool:
-    """Return whether an optimizer step follows batch `batch_idx` of the epoch, so no more gradients accumulate."""
+    """Return whether batch `batch_idx` of the epoch is the last one before an optimizer step."""
     return (batch_idx + 1) % trainer.accumulate_grad_batches == 0 or batch_idx + 1 == trainer.num_training_batches
 
 
 def count_trained_batches(trainer: pl.Trainer) -> int:
-    """Count the batches trained so far, including batches before a resume."""
+    """Count the batches trained so far, including those before the run was resumed."""
     return int(trainer.fit_loop.epoch_loop.total_batch_idx) + 1

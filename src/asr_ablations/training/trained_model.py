@@ -40,7 +40,7 @@ def load_run(path: str | Path, checkpoint: str = "last", root: str | None = None
     """Load a run's trained model. path: the run folder, or a .ckpt file in it. root: replaces the config's data.root.
 
     Raise UsageError if the run is not finished (unless `path` is a .ckpt file), if its config would build anything but
-    components, or if the checkpoint is damaged, does not fit or contains more than weights and plain data.
+    components, or if the checkpoint is damaged, does not fit the config, or contains more than weights and plain data.
     """
     folder, file = find(Path(path), checkpoint)
     cfg = checked_config(folder)
@@ -105,7 +105,7 @@ def checked_config(folder: Path) -> DictConfig:
 
 
 NAMED = 4  # number of problems that a message lists; further ones are only counted
-EXTRA = "_extra_state"  # suffix of keys with module state that is not weights and follows from the config
+EXTRA = "_extra_state"  # suffix of state_dict keys for state that is not weights and follows from the config
 
 
 def start_from(task: CTCTask, file: Path, expected: str, parts: Sequence[str] | None) -> None:

@@ -232,7 +232,7 @@ def test_layers_are_those_with_a_row_for_each_output_frame() -> None:
         (["auxiliary=attention", "auxiliary.smoothing=1"], r"smoothing=1: expected a number from 0 to below 1"),
         (["auxiliary=inter_ctc", "auxiliary.self_conditioned=true", "auxiliary.layer=output"],
          r"auxiliary\.layer=output: expected a layer that gets lengths, such as recurrent\.0"),
-        (["decoder=attention_rescored"], "decoder: AttentionRescored rescores texts: expected it in src/evaluate.py"),
+        (["decoder=attention_rescored"], "decoder: AttentionRescored rescores transcripts, which only src/evaluate"),
         (["auxiliary=inter_ctc", "order=chunked", "loss=framewise"], "order=chunked: an auxiliary loss needs whole"),
         (["loss=cr_ctc"], "loss=cr_ctc: both views of an utterance would be equal"),
     ],

@@ -136,7 +136,7 @@ def _title_metrics(comparison: Comparison) -> dict[str, str]:
 
 
 def _list_series(run: Record, metrics: Iterable[str]) -> dict[str, dict[str, list[float | None]]]:
-    """Return a run's points for each metric: values `y` in the metric's unit, and positions on each axis."""
+    """Return a run's curve for each metric: values `y` in the metric's unit, and their positions on each axis."""
     series = {}
     for metric in metrics:
         drawn = {axis: curve(run, metric, axis) for axis in AXES}
@@ -150,5 +150,5 @@ def _list_series(run: Record, metrics: Iterable[str]) -> dict[str, dict[str, lis
 
 
 def _round(values: ArrayLike) -> list[float | None]:
-    """Round values to five significant digits. NaN and infinity become None, because JSON does not have them."""
+    """Round values to five significant digits. NaN and infinity become None, because JSON cannot represent them."""
     return [float(f"{value:.5g}") if np.isfinite(value) else None for value in np.asarray(values, float)]

@@ -19,7 +19,7 @@ OPTIMIZER_COPIES = 2
 
 
 class LargestBatch(pl.Callback):
-    """Tries the largest batch on a GPU before the first step. In random order, it might only come after an hour."""
+    """Tries the largest batch on a GPU before the first step. In a random order, it might come only after an hour."""
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         if trainer.strategy.root_device.type == "cuda":

@@ -18,9 +18,9 @@ from asr_verdicts.files import write_json
 from asr_verdicts.terminal import console
 
 SECONDS_BETWEEN_FILES = 2.0
-"""Minimum seconds between two updates of progress.json, which the live table of a sweep reads."""
+"""Minimum seconds between updates of progress.json, which the live table of a sweep reads."""
 SECONDS_BETWEEN_BARS = 0.25
-"""Minimum seconds between two updates of the progress bar. Each update reads the loss and so waits for the device."""
+"""Minimum seconds between updates of the progress bar. Each update reads the loss, which waits for the device."""
 
 
 class ProgressBar(pl.Callback):
@@ -72,7 +72,7 @@ class ProgressBar(pl.Callback):
             values = {key: metrics.get(f"validation/{name}/{key}", float("nan")) for key in ("loss", "wer", "cer")}
             percents = f"WER {100 * values['wer']:4.1f} %  CER {100 * values['cer']:4.1f} %"
             rates.append(f"{name}: loss {values['loss']:.3f}  {percents}")
-        first, *others = rates  # each validation set gets its own line, because two are too wide for a terminal
+        first, *others = rates  # each validation set gets its own line, because one line for all would be too wide
         self.console.print(f"{head}  {first}  {time.perf_counter() - self._started:.0f} s")
         for line in others:
             self.console.print(f"{'':{len(head)}}  {line}")
@@ -85,7 +85,7 @@ class ProgressBar(pl.Callback):
         self._bar.stop()
 
     def _write(self, trainer: pl.Trainer, pl_module: pl.LightningModule, phase: str = TRAINING) -> None:
-        """Write progress.json with the last epoch's loss and WER, because newer values would wait for the device."""
+        """Write progress.json with the last epoch's loss and WER. Reading newer values would wait for the device."""
         self._last_file = time.perf_counter()
         if self.folder is None or rank():
             return
@@ -101,5 +101,5 @@ class ProgressBar(pl.Callback):
             "seconds_left": pace * (batches - done),
             "phase": phase,
         }
-        with suppress(OSError):  # training must continue if only its progress cannot be shown
+        with suppress(OSError):  # training must continue even if its progress cannot be shown
             write_json(self.folder / PROGRESS, content)

@@ -55,16 +55,15 @@ class _ContinuedWriter(ExperimentWriter):
         path = Path(self.metrics_file_path)
         with path.open(newline="", encoding="utf-8") as file:
             rows = [{key: row.get(key, "") for key in fieldnames} for row in csv.DictReader(file)]
-        write_csv(path, rows)  # Lightning would rewrite the file in place, and a kill meanwhile would lose every row
+        write_csv(path, rows)  # Lightning would rewrite the file in place, and a killed run could lose every row
 
 
 class StepLosses(pl.Callback):
     """Writes losses.csv with the exact training loss of every batch, which shows where two runs first differ.
 
     The table also contains the gradient norm before clipping, if it is logged. Losses stay on the device until an epoch
-    ends or a checkpoint is written, so no step waits for them. If the loss of a step or the mean loss of an epoch is
-    not finite, all ranks raise Diverged at that point. A checkpoint therefore never contains the weights of a diverged
-    run.
+    ends or a checkpoint is written, so no step waits for them. All ranks then raise Diverged if the loss of a step or
+    the mean loss of the epoch is not finite. A checkpoint therefore never contains the weights of a diverged run.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -102,7 +101,7 @@ class StepLosses(pl.Callback):
         if not math.isfinite(mean):  # the mean may be infinite because the sum of finite losses has overflowed
             ends.append((self._first + len(losses), mean))
         self._first, self._losses, self._norms = self._first + len(losses), [], []
-        # all ranks end together, because ranks that go on would wait for the missing one
+        # all ranks end together, because a rank that continued would wait for the missing ones
         if ends := [each for ends_of_rank in gather_from_ranks(ends[:1]) for each in ends_of_rank]:
             step, loss = min(ends, key=lambda each: each[0])
             raise Diverged(step, f"diverged at step {step}: the loss is {loss}")
@@ -133,7 +132,7 @@ class ExampleTranscripts(pl.Callback):
 
     Writes transcripts.csv in `folder`, and the table `transcripts` if a logger shows tables. `utterances` utterances
     are chosen at even intervals from the training set. The first rank decodes them in one pass, without augmentation
-    and dropout, and waits for the device only then. The weights are bit for bit those of training without this
+    or dropout, and waits for the device only then. Training yields bit for bit the same weights as without this
     callback.
     """
 

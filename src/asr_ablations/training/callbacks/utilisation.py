@@ -25,7 +25,7 @@ from asr_verdicts.files import Json
 class Throughput(pl.Callback):
     """Logs train/epoch_seconds, train/audio_hours_per_second and train/learning_rate.
 
-    The time of an epoch ends with its last batch, so it excludes the validation. Padding does not count as audio.
+    The time of an epoch ends with its last training batch and therefore excludes validation. Padding does not count.
     """
 
     def __init__(self) -> None:
@@ -69,16 +69,16 @@ class Throughput(pl.Callback):
 
 
 class Utilisation(pl.Callback):
-    """Appends a sample to utilisation.csv in `folder` every `interval` seconds, from the start of training to `close`.
+    """Appends a sample to `folder`/utilisation.csv every `interval` seconds, from the start of training until `close`.
 
-    During training, a sample contains the part of the step that the host has reached: data (between two batches),
-    forward, backward or update. The device may lag behind. A resumed run appends to the table.
+    During training, a sample names the part of the step that the host has reached: data (between batches), forward,
+    backward or update. The device may lag behind. A resumed run appends to the table.
 
     phases: seconds spent in setup, train, validate, decode, checkpoint and evaluate, from the creation of this object
-      to `close`. The times of validate and evaluate exclude decode.
+      until `close`. The times of validate and evaluate exclude decode.
 
     Logs for each epoch:
-    - train/waiting_percent: share (%) of the training time that passes between two batches, including the time of
+    - train/waiting_percent: percentage of the training time that passes between batches, including time spent in
       Lightning and the loggers. A GPU may wait for less time, because it may still be computing.
     - time/seconds, logged with the validation: wall time since training began.
     - time/audio_hours, logged with the validation: hours of audio trained on so far, without padding.
@@ -103,7 +103,7 @@ class Utilisation(pl.Callback):
 
     @contextmanager
     def during(self, phase: str) -> Iterator[None]:
-        """Count the time spent within the context as time of `phase`."""
+        """Count the time spent within the context towards `phase`."""
         outer = self._enter(phase)
         try:
             yield
@@ -182,7 +182,7 @@ class Utilisation(pl.Callback):
 
     def _sample(self, gpus: Sequence[int]) -> None:
         host = Host()
-        host.read()  # the first reading only sets the reference for the next
+        host.read()  # the first reading only sets the reference for the next one
         with self.path.open("a", newline="", encoding="utf-8") as file:
             table = csv.DictWriter(file, COLUMNS)
             if not file.tell():
@@ -197,7 +197,7 @@ class Utilisation(pl.Callback):
 
 
 class TimedDecoder:
-    """Wraps a decoder and counts its time as the phase `decode`. Other attributes come from the decoder."""
+    """Wraps a decoder, counts its time as the phase `decode`, and passes on its attributes."""
 
     def __init__(self, decoder: Decoder, utilisation: Utilisation) -> None:
         self._decoder, self._utilisation = decoder, utilisation
@@ -216,7 +216,7 @@ class Host:
     """Reads the processor, memory and disk counters of this process and its children, such as DataLoader workers."""
 
     CHILDREN_EVERY = 10
-    """Number of readings between two searches for new children. A search visits every process on the machine."""
+    """Number of readings between searches for new children. A search visits every process on the machine."""
 
     def __init__(self) -> None:
         self._processes = [psutil.Process()]
@@ -228,7 +228,7 @@ class Host:
 
         cpu_percent: mean processor use; 100 means that all cores are busy.
         host_memory_gib: current resident memory; shared pages count once per process.
-        disk_read_mib: data read from the disk rather than the page cache; None if the system does not report it.
+        disk_read_mib: data read from the disk rather than from the page cache; None if the system does not report it.
         """
         if self._readings % self.CHILDREN_EVERY == 0:
             previous = {process: process for process in self._processes}  # psutil's objects store their last counters
