@@ -23,7 +23,7 @@ VALIDATIONS = 3
 """The median of this many validations must reach a target, because one value may be luck (Baunsgaard2020 §4.1.2)."""
 
 AXES = {"seconds": "time/seconds", "steps": "step", "audio_hours": "time/audio_hours", "epochs": "epoch"}
-"""Kinds of cost, each with its column in metrics.csv. Columns count steps and epochs from 0."""
+"""Kinds of cost, each with its column in metrics.csv. The columns count steps and epochs from 0."""
 
 
 class Ratio(NamedTuple):
@@ -74,7 +74,7 @@ def validations(
 ) -> list[Validation]:
     """Return all validations that logged the column `key`. metrics: rows of metrics.csv.
 
-    hours: hours of audio per epoch, for rows that did not record the hours of audio so far
+    hours: hours of audio per epoch, to compute the hours of audio so far in rows that lack them
     """
     logged = [(value, row) for row in metrics if (value := row.get(key)) is not None and not math.isnan(value)]
     return [Validation(value, _read_costs(row, hours)) for value, row in logged]
@@ -117,7 +117,7 @@ def time_to_accuracy(curve: Sequence[Validation], target: float) -> Validation |
 
 
 def choose_targets(curves: Sequence[Sequence[Validation]]) -> list[float]:
-    """Choose up to three targets, which every run, half of the runs, and only the best run reach.
+    """Choose up to three targets: one that every run reaches, one that half of them reach, one that only one reaches.
 
     The targets are rounded up to thousandths.
     """

@@ -65,7 +65,7 @@ def codes() -> list[str]:
 
 @lru_cache
 def load_language(code: str) -> Language:
-    """Import a language, but no other languages. Raises UsageError if there is no module for its code."""
+    """Import the module of one language, and return the language. Raises UsageError if there is no such module."""
     if code not in codes():
         raise choices("data.language", code, codes())
     language: Language = import_module(f"{__name__}.{code}").language()

@@ -9,7 +9,7 @@ WORDS = load_words("pl")
 
 
 def feminine(entry: str) -> tuple[str, str, str, str]:
-    """Return the nominative, accusative, genitive (also nominative plural) and instrumental of a noun in -a."""
+    """Return the nominative, accusative, genitive (also nominative plural) and instrumental of a noun ending in -a."""
     if "/" in entry:
         nominative, accusative, genitive, instrumental = entry.split("/")
         return nominative, accusative, genitive, instrumental
@@ -42,7 +42,7 @@ FORMS = ("INF", *PRESENT, *PAST)
 
 
 def present(infinitive: str) -> list[str]:
-    """Return the present tense of a regular verb in -ować or -ać: the forms for I, he and they."""
+    """Return the present tense of a regular verb ending in -ować or -ać: the forms for I, he and they."""
     if infinitive.endswith("ować"):
         return [infinitive[:-4] + ending for ending in ("uję", "uje", "ują")]
     return [infinitive[:-1] + ending for ending in ("m", "", "ją")]
