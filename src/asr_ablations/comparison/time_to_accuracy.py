@@ -40,7 +40,7 @@ def ratio_of_times(
     """Return the ratio of an arm's time to the baseline's time; None if any time is missing or 0.
 
     arm, baseline: times of all runs, in the same unit. itself: whether the arm is the baseline, which needs no
-    interval. Other load on a machine multiplies times, so the interval is Welch's interval of the logarithms, with
+    interval. Load from other programs multiplies times, so the interval is Welch's interval of the logarithms, with
     confidence 1 − `level`.
     """
     if min(arm, default=0) <= 0 or min(baseline, default=0) <= 0:

@@ -257,7 +257,7 @@ class SpeechData(pl.LightningDataModule):
         return fingerprint(self.corpus)
 
     def describe(self) -> Json:
-        """Return the contents of data.json: sets, alphabet, and how often the training set contains each word."""
+        """Return the contents of data.json: sets, alphabet, and counts of the other sets' words in training."""
         others = [screened.kept for name, screened in self.screened.items() if name != "train"]
         sets = {name: describe_set(screened, self.in_training.get(name)) for name, screened in self.screened.items()}
         return {

@@ -1,4 +1,4 @@
-"""Describe a run's data by hashes, counts and the overlap of held-out sets with the training set. Needs no torch."""
+"""Describe a run's data by hashes, counts and the overlap of held-out sets with the training set, without torch."""
 
 import hashlib
 import json

@@ -36,7 +36,7 @@ class Store(Protocol):
     """Reads the recordings of a data set from a cache or from audio files."""
 
     decodes: bool
-    """Whether reading takes much CPU time. If it does, several processes read recordings instead of one thread."""
+    """Whether reading takes much CPU time. If it does, several processes read recordings; if not, one thread does."""
 
     def read(self, utterance: Utterance) -> Recording:
         """Read the recording of an utterance. Raises UsageError if the audio cannot be read."""

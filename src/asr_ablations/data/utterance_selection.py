@@ -41,7 +41,7 @@ CURES = {"case": "data.normalise=case makes {} lower case", "punctuation": "data
 class Screened:
     """A data set after screening: utterances to use (`kept`), and excluded utterances by reason (`left_out`).
 
-    infeasible: ids of utterances with too few output frames for CTC; evaluation uses them if they have any output frame
+    infeasible: ids of utterances with too few output frames for CTC; evaluation uses them if they have output frames
     """
 
     kept: Utterances

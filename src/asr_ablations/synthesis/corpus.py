@@ -33,8 +33,8 @@ MOST = 100_000  # upper limit on the hours of training audio, and on each number
 SPEAKERS = "SPEAKERS.TXT"  # a file in each split, with one line per speaker
 SPEED = 200  # approximate seconds of speech that one core generates per second
 WORTH_PROCESSES = 5.0  # seconds of work below which starting processes costs more time than it saves
-# The number of training speakers grows with the square root of the hours: 160 speakers with 45 seconds each at 2 hours,
-# 1,100 speakers with 5 minutes each at 100 hours.
+# The number of training speakers grows with the square root of the hours: 160 with 45 seconds each for 2 hours,
+# 1,100 with 5 minutes each for 100 hours.
 BASE_HOURS, BASE_TRAIN_SPEAKERS = 0.6, 88
 UTTERANCES_PER_CHAPTER = 40
 SECONDS_PER_UTTERANCE = 2.2  # approximate mean, used only for estimates
