@@ -19,7 +19,7 @@ from asr_verdicts.files import write
 OTHERS = ("benchmark", "recipe")  # groups whose options are not components
 OURS = "asr_ablations.components."
 NATIVE = "native_cell"
-"""Options with this method are not copied: it replaces `forward`, so changes to the copied one would do nothing."""
+"""Options with this method are not copied: it replaces `forward`, so changes to a copied `forward` would do nothing."""
 USER_PACKAGE = "variants"  # package for the user's classes, next to the user's conf/
 
 

@@ -117,7 +117,7 @@ def time_to_accuracy(curve: Sequence[Validation], target: float) -> Validation |
 
 
 def choose_targets(curves: Sequence[Sequence[Validation]]) -> list[float]:
-    """Choose up to three targets: one that every run reaches, one that half of them reach, one that only one reaches.
+    """Choose up to three targets, reached by every run, by half of the runs, and only by the best run.
 
     The targets are rounded up to thousandths.
     """

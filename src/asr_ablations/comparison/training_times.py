@@ -203,8 +203,8 @@ WARNING = "runs of the arms were not trained in the same hour on the same machin
 def ran_together(arms: Sequence[Arm]) -> bool:
     """Return whether every run started within an hour of a run of every other arm, on the same machine.
 
-    Load from other programs changes times far more than most options do. Runs without a recorded start, as from W&B, are
-    assumed to be comparable.
+    Load from other programs changes times far more than most options do. Runs without a recorded start, as from W&B,
+    are assumed to be comparable.
     """
     started = [[run for run in arm.runs if run.environment.started] for arm in arms]
     return all(

@@ -30,7 +30,7 @@ KINDS = {bool: "true or false", int: "a number", float: "a number", str: "a stri
 
 
 def check_targets(cfg: DictConfig) -> None:
-    """Resolve a config. Raise UsageError if a group has no class, or has a class that no file in conf/ names."""
+    """Resolve a config. Raise UsageError if a group has no class, or a class that no file in conf/ names."""
     try:
         # overrides are not resolved, because they are recorded as the user typed them
         if isinstance(words := cfg._get_node("overrides"), Node) and words._is_interpolation():

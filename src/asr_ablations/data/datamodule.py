@@ -257,7 +257,7 @@ class SpeechData(pl.LightningDataModule):
         return fingerprint(self.corpus)
 
     def describe(self) -> Json:
-        """Return the contents of data.json: sets, alphabet, and counts of the other sets' words in training."""
+        """Return the contents of data.json: sets, alphabet, and counts of the other sets' words in the training set."""
         others = [screened.kept for name, screened in self.screened.items() if name != "train"]
         sets = {name: describe_set(screened, self.in_training.get(name)) for name, screened in self.screened.items()}
         return {

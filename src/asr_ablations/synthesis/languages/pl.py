@@ -59,7 +59,7 @@ def past(infinitive: str) -> list[str]:
 
 
 def verb_forms(entry: str) -> dict[str, str]:
-    """Return a verb's forms by the names in FORMS. entry: the infinitive, followed by any irregular forms."""
+    """Return a verb's forms, keyed by the names in FORMS. entry: the infinitive, followed by any irregular forms."""
     infinitive, *irregular = entry.split("/")
     forms = [infinitive, *(irregular[:3] or present(infinitive)), *(irregular[3:] or past(infinitive))]
     return dict(zip(FORMS, forms, strict=True))
