@@ -84,7 +84,7 @@ def read_allowed(group: str) -> tuple[frozenset[str], frozenset[str]]:
 
 
 def check_trusted(key: str | None, node: object) -> None:
-    """Raise UsageError if a node has a class that no file of the group `key` (any group if it is None) names."""
+    """Raise UsageError if a node has a class that no file in the group `key` names (in any group, if `key` is None)."""
     if key is None:
         anything = frozenset().union(*(read_allowed(group)[1] for group in groups()))
         _check(node, "", anything, anything)

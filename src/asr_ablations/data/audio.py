@@ -43,7 +43,7 @@ AVERAGED = -1
 CANCELLED = 1e-4
 """Channels cancel each other out if the power of their average is less than this share of their mean power (-40 dB)."""
 CLIPPED = 0.01
-"""A floating-point file is refused if this share of its samples exceeds ±1, because its scale is then unknown."""
+"""A floating-point file is refused if at least this share of its samples exceeds ±1: its scale is then unknown."""
 UNREADABLE = (soundfile.LibsndfileError, OSError, TypeError)  # soundfile raises TypeError for headerless audio
 
 

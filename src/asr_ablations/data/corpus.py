@@ -154,7 +154,7 @@ Find = TypeVar("Find", bound=Callable[..., list[Utterance]])
 def indexed(*options: str) -> Callable[[Find], Find]:
     """Mark a `find` method whose result may be stored in an index and reused by later runs.
 
-    The method must read files with `text_of` and list folders with `entries`. Apart from them, its result may depend
+    The method must read files with `text_of` and list folders with `entries`. Apart from these, its result may depend
     only on the split and on the corpus attributes in `options`. Attributes that are methods are called with the split.
     """
 
@@ -267,7 +267,7 @@ class Paths(Corpus):
 
 
 def name_paths(root: Path, paths: Sequence[str]) -> dict[str, str]:
-    """Map short, unique names to the paths. Raises UsageError if two paths are the same file."""
+    """Return the paths, keyed by short, unique names. Raises UsageError if two paths are the same file."""
     unique = list(dict.fromkeys(paths))
     absolute = {path: expanded(root / path).resolve() for path in unique}
     stems = {
