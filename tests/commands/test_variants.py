@@ -53,7 +53,7 @@ def test_a_recurrent_layer_of_ones_own(installed: Path, corpora: Path, tmp_path:
     (old,) = (path for path in run_folders(tmp_path / "outputs") if path.name in before and "mine" in path.name)
     stranger = f"run={old}"
     refused = command(installed, corpora, tmp_path, "evaluate", stranger, code=2)
-    assert "refused, no file in conf/rnn names this class; for a class of yours, set the folder" in refused
+    assert "refused, because no file in conf/rnn names this class; for a class of yours, set the folder" in refused
     changed = command(installed, corpora, tmp_path, "evaluate", "-cd", "conf", stranger, code=2)
     assert "its source has changed since this config was composed" in changed
     source.write_text(text)
@@ -94,7 +94,7 @@ def test_every_group_can_be_begun(group: str, tmp_path: Path, monkeypatch: pytes
     [
         (["rnnn", "mine"], "group=rnnn: expected alphabet, augment"),
         (["rnn", "Mine"], "name=Mine: expected a name in lower case"),
-        (["rnn", "gru"], "conf/rnn/gru.yaml exists already"),
+        (["rnn", "gru"], "conf/rnn/gru.yaml already exists"),
         (["rnn", "mine", "--like", "gru"], "--like=gru: expected associative_lstm, lstm_basic"),
     ],
 )

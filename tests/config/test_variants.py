@@ -83,7 +83,7 @@ def test_a_target_without_a_module_of_ones_own_is_refused(target: str) -> None:
 def test_an_option_that_this_package_has_is_not_hidden(own: Path) -> None:
     (own / "conf" / "rnn" / "gru.yaml").write_text("_target_: speech_variants.rnn.mine.Mine\n")
     use_folder(own / "conf")
-    with pytest.raises(UsageError, match=r"gru\.yaml: rnn=gru is an option already; give yours another name"):
+    with pytest.raises(UsageError, match=r"gru\.yaml: rnn=gru is already an option; give yours another name"):
         list_user_folders()
 
 

@@ -142,7 +142,8 @@ def test_a_test_set_in_validation_is_named(caplog: pytest.LogCaptureFixture) -> 
     with caplog.at_level(logging.WARNING):
         speech.setup()
     assert caplog.messages[2:] == [  # behind what is said of the one speaker
-        "1 of 2 utterances of test are also in validation, which steers training: error rates on it are too optimistic"
+        "1 of 2 utterances of test are also in a validation set, which steers training: "
+        "error rates on this test set are too optimistic"
     ]
 
 

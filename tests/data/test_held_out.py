@@ -90,10 +90,10 @@ def test_prepare_says_what_is_in_training(
     with caplog.at_level(logging.WARNING):
         prepare(compose("data=manifest", f"data.root={folder}", "gpus=0"))
     assert caplog.messages == [
-        "2 of 3 utterances of test are also in training",
-        "1 of 2 speakers of test are in training: intervals are for these speakers",
+        "2 of 3 utterances of test are also in the training set",
+        "1 of 2 speakers of test are in the training set: intervals are for these speakers",
     ]
-    assert "2 of 3 sentences of test are in training, word for word" in capsys.readouterr().out
+    assert "2 of 3 sentences of test are also in the training set" in capsys.readouterr().out
 
 
 def test_a_verdict_says_that_speakers_were_trained_on() -> None:

@@ -197,7 +197,7 @@ def test_the_utterance_that_ends_a_run_is_named(tiny_corpus: Path, workers: int,
     assert "\n" not in line
     assert len(line) < 250
     if dies:
-        assert re.match(r"a process that reads audio died: DataLoader worker \(pid", line)
+        assert re.match(r"a process that was reading audio died: DataLoader worker \(pid", line)
     else:
         assert "utterance 11-1-0002" in line
         assert "11-1-0002.flac" in line

@@ -242,7 +242,7 @@ if __name__ == "__main__":
     with one_at_a_time(tmp_path / f".{TINY.corpus(tmp_path).name}.lock", "the test itself waits"):
         runs = [subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True) for _ in range(2)]
         first = [run.stderr.readline() for run in runs if run.stderr]
-    assert all(line.startswith("Waiting for another process that generates") for line in first)
+    assert all(line.startswith("Waiting for another process that is generating") for line in first)
     errors = [run.communicate(timeout=600)[1] for run in runs]
     assert [run.returncode for run in runs] == [0, 0], errors
     assert sum("Generating" in error for error in errors) == 1

@@ -93,7 +93,7 @@ def _compare_alone(task: CTCTask) -> str | None:
     with torch.no_grad():
         together, lengths = task(batch)
         if lengths.tolist() != (expected := task.output_frames(batch.lengths).tolist()):
-            return f"output_lengths returns {expected}, but a call of the model returns lengths {lengths.tolist()}"
+            return f"output_lengths returns {expected}, but calling the model returns lengths {lengths.tolist()}"
         for row, samples in enumerate(batch.audio.split(batch.lengths.tolist())):
             alone, _ = task(unlabelled_batch([samples.numpy()]))
             frames = int(lengths[row])

@@ -1,7 +1,7 @@
 """Compare the arms of a sweep: table, statistics, verdicts, figures, page.
 
 python src/compare.py outputs/rnn_type                     one sweep
-python src/compare.py outputs/rnn_type --baseline lstm     against another arm
+python src/compare.py outputs/rnn_type --baseline lstm     with another arm as the baseline
 python src/compare.py outputs/rnn_type --metric loss       by validation loss instead of WER
 python src/compare.py outputs/rnn_type --figures differences,wer_by_epoch    only these figures
 python src/compare.py outputs/single/<run>                 one run: its curves, confusions and three utterances

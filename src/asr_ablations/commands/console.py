@@ -41,7 +41,7 @@ def main() -> int:
 
 
 def _resolve_sweeps(arguments: Sequence[str]) -> list[str]:
-    """Replace a missing folder after -cd, such as `sweeps`, by the folder of that name in this package, if any."""
+    """Replace a missing folder after -cd, such as `sweeps`, with the folder of that name in this package, if any."""
     words = list(arguments)
     for place, (option, folder) in enumerate(itertools.pairwise(words), 1):
         if option in ("-cd", "--config-dir") and not Path(folder).is_dir() and (REPOSITORY / folder).is_dir():

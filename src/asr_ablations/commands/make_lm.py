@@ -45,7 +45,7 @@ def _write_binary(folder: Path) -> bool:
 
 
 def _fit(corpus: Corpus, folder: Path, unit: str) -> dict[str, Fit]:
-    """Measure how well the model fits each validation set; empty without a corpus, which only some sources need."""
+    """Measure how well the model fits each validation set; empty if no corpus is given."""
     if corpus.root is None:
         return {}
     corpus.prepare()

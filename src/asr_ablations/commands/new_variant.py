@@ -19,7 +19,7 @@ from asr_verdicts.files import write
 OTHERS = ("benchmark", "recipe")  # groups whose options are not components
 OURS = "asr_ablations.components."
 NATIVE = "native_cell"
-"""Options with this method are not copied: it replaces `forward`, so changes to the copied `forward` have no effect."""
+"""Options with this method are not copied: it replaces `forward`, so changes to a copied `forward` would do nothing."""
 USER_PACKAGE = "variants"  # package for the user's classes, next to the user's conf/
 
 
@@ -55,7 +55,7 @@ def new(group: str, name: str, like: str | None) -> int:
     yaml = (REPOSITORY if in_package else Path()) / "conf" / group / f"{name}.yaml"
     for file in (CONF / group / f"{name}.yaml", python, yaml):
         if file.exists():
-            raise UsageError(f"{group}={name}: {file} exists already")
+            raise UsageError(f"{group}={name}: {file} already exists")
     target = str(options_by_name(group)[like]["_target_"])
     attribute = target.rpartition(".")[2] if target.startswith(OURS) else class_name
     config = (CONF / group / f"{like}.yaml").read_text(encoding="utf-8")

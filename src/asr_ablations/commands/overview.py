@@ -97,7 +97,7 @@ def _read_summary(folder: Path) -> Summary:
 
 
 def _verdict(sweep: Path) -> str:
-    """Return the state of each arm of a sweep with planned looks; empty for other sweeps, which only compare judges."""
+    """Return the state of each arm of a sweep with planned looks; empty for sweeps without planned looks."""
     try:
         arms = read_standing(sweep)["arms"]
     except (FileNotFoundError, UnreadableFileError):

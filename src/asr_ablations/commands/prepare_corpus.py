@@ -48,7 +48,7 @@ def prepare(cfg: DictConfig) -> None:
         log.warning(warning)
     for name, counts in shared.items():
         if sentences := counts["sentences"]:
-            print(f"{sentences} of {len(used[name])} sentences of {harmless_line(name)} are in training, word for word")
+            print(f"{sentences} of {len(used[name])} sentences of {harmless_line(name)} are also in the training set")
     print(f"alphabet {task.alphabet.key!r}, fingerprint {fingerprint(corpus)}, {corpus.root}")
     print_unread(cfg, "prepare")
 

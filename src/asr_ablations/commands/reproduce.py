@@ -7,9 +7,9 @@ python src/reproduce.py outputs/single/<run> seed=7         a new run in the sam
 
 The verdict is one of
   match                losses, metrics, hypotheses and weights are bit-equal, as expected on the same CPU
-  drift within noise   not bit-equal, but only versions, hardware or threads differ, and the WER differs by no more
-                       than between seeds
-  cannot tell          like drift, but with fewer than four seeds in the sweep, the variation between seeds is unknown
+  drift within noise   not bit-equal, but only versions, hardware or threads differ, and the WER differs no more
+                       than it does between seeds
+  cannot tell          like drift, but the sweep has fewer than four seeds, so the variation between them is unknown
   differs              anything else; reported with the first step at which the losses differ, and all differences in
                        config, data, code, versions, hardware and threads
 The verdict is printed and written to reproduction.json next to the new run, in outputs/reproductions/<sweep>/<run>/1,

@@ -29,7 +29,7 @@ class ArmDifference:
     """The difference between the configs of an arm and of the baseline.
 
     - keys: differing keys, except derived keys; unsaid: differing keys that the arm's name does not mention
-    - better: other arms whose differences are a proper part of this difference, the largest difference first
+    - better: other arms whose differences are a proper subset of this difference, the largest first
     """
 
     arm: str
@@ -130,7 +130,7 @@ def _names_class(key: str) -> bool:
 
 
 def _find_contained(name: str, differ: Mapping[str, Keys]) -> list[str]:
-    """Return the arms whose difference is a proper part of the difference of arm `name`, the largest first.
+    """Return the arms whose difference is a proper subset of that of arm `name`, the largest first.
 
     Class names do not count, nor do keys that an arm lacks.
     """
@@ -145,8 +145,8 @@ def _find_contained(name: str, differ: Mapping[str, Keys]) -> list[str]:
 def _find_unsaid(keys: Keys, typed: Sequence[str]) -> list[str]:
     """Return the differing keys that an arm's name does not mention. typed: keys and groups in its name.
 
-    A group in the name mentions its class, and keys that only the arm or only the baseline has. It mentions a key that
-    both have only if that is the only differing key.
+    A group in the name mentions its class, and keys that only the arm or only the baseline has. If both have a key, the
+    group mentions the key only if no other key differs.
     """
     alone = sum(not _names_class(key) for key in keys) == 1
 

@@ -50,7 +50,7 @@ def data_scale(comparison: Comparison) -> list[ScalePoint]:
 
 
 def curves_of(points: Sequence[ScalePoint]) -> list[list[ScalePoint]]:
-    """Group points by set and series, and sort them by hours. Of points with equal hours, only the first is used."""
+    """Group points by set and series, and sort them by hours. If several have equal hours, only the first is used."""
     curves: dict[tuple[str, str], dict[float, ScalePoint]] = {}
     for point in points:
         curves.setdefault((point.set, point.series), {}).setdefault(point.hours, point)

@@ -155,7 +155,7 @@ class LossAgainstWer:
 def loss_against_wer(arms: Sequence[Arm], test_sets: Sequence[str]) -> list[LossAgainstWer]:
     """Correlate validation losses with WERs over all runs: one row for each test set, and one for the lowest values.
 
-    For a test set, both values come from the last weights, with the loss on the first validation set. The last row
+    For a test set, both values belong to the last weights; the loss is from the first validation set. The last row
     uses the lowest loss and the lowest WER of all validations. Empty if the arms minimise different losses.
     """
     names, runs = [arm.name for arm in arms for _ in arm.runs], [run for arm in arms for run in arm.runs]
@@ -233,13 +233,13 @@ def _parse_numbers(texts: list[str]) -> list[float] | list[str]:
 
 
 MOST = (0, 2, 9)
-"""Maximum number of times that training contains a word, for each band but the last (Ambroszczyk2019 §2.2)."""
+"""Maximum number of times that the training set contains a word, for all bands but the last (Ambroszczyk2019 §2.2)."""
 BANDS = ("never", "once or twice", "3 to 9 times", "more often")
 
 
 @dataclass(frozen=True)
 class WordFrequencies:
-    """The word errors of an arm on a set, grouped by how often training contains the word.
+    """The word errors of an arm on a set, grouped by how often the training set contains the word.
 
     words: number of reference words in each band, averaged over runs. wrong: fraction of these words that were
     substituted or deleted, in an alignment with the fewest errors; nan if the band has no words.
@@ -252,9 +252,9 @@ class WordFrequencies:
 
 
 def word_frequencies(arms: Sequence[Arm], sets: Sequence[str]) -> list[WordFrequencies]:
-    """Return a row for each set and arm whose runs all recorded how often training contains each word.
+    """Return a row for each set and arm whose runs all recorded how often the training set contains each word.
 
-    Empty if training contains every word at least three times, as in the built-in corpus with 300 words.
+    Empty if the training set contains every word at least three times, as in the built-in corpus with 300 words.
     """
     rows = []
     for name, arm in itertools.product(sets, arms):
@@ -267,7 +267,7 @@ def word_frequencies(arms: Sequence[Arm], sets: Sequence[str]) -> list[WordFrequ
 
 
 def _count_words(run: Record, name: str) -> np.ndarray | None:
-    """Count the words and the wrong words in each band, (2, bands); None if frequencies in training are unknown."""
+    """Count the words and the wrong words in each band, (2, bands); None if their counts in training are unknown."""
     rows = [row for row in run.utterances if row["set"] == name]
     training_counts = run.data.training_counts
     if not rows or training_counts is None:

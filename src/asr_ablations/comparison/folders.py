@@ -46,7 +46,7 @@ def with_warnings(comparison: Comparison, more: Sequence[str] = ()) -> Compariso
 
 
 def lay_out(records: Records, options: Options, plan: VerdictPlan | None) -> Layout[Arm] | None:
-    """Group runs into the arms of a plan or list. Without either, return None, because a factor defines the arms."""
+    """Group runs into the arms of a plan or list. Without either, return None: a factor then defines the arms."""
     if plan is not None:
         return _lay_out_plan(records, plan)
     runs = [*records.runs, *records.diverged]
@@ -126,12 +126,12 @@ def _lay_out_plan(records: Records, plan: VerdictPlan) -> Layout[Arm]:
 
 @dataclass(frozen=True)
 class SweepsBeside:
-    """All other sweeps in the outputs folder that contains a compared sweep. sweep: the compared sweep's folder."""
+    """The other sweeps in the same outputs folder as a compared sweep. sweep: the compared sweep's folder."""
 
     sweep: Path
 
     def seed_noise(self, like: Record, set_: str, metric: str) -> SeedNoise | None:
-        """Measure the seed noise of a metric in other sweeps, on a test set of run `like`; None if unknown."""
+        """Measure the seed noise of a metric in the other sweeps, on a test set of run `like`; None if unknown."""
         if (sha256 := like.data.hash(set_)) is None:
             return None
         total, folder = like.value(set_, TOTALS.get(metric, "")), like.folder.resolve()

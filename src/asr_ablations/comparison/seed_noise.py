@@ -72,7 +72,7 @@ def planned_looks(most: int) -> tuple[int, ...]:
 
 
 MOST_SEEDS = 2**20
-"""Upper limit on the number of seeds that a proposal may contain."""
+"""Maximum number of seeds per arm that may be proposed."""
 
 
 def seeds_to_find(difference: float, deviation: float, level: float, power: float = 0.8) -> int:

@@ -23,7 +23,7 @@ VALIDATIONS = 3
 """The median of this many validations must reach a target, because one value may be luck (Baunsgaard2020 §4.1.2)."""
 
 AXES = {"seconds": "time/seconds", "steps": "step", "audio_hours": "time/audio_hours", "epochs": "epoch"}
-"""Kinds of cost, each with its column in metrics.csv. Columns count steps and epochs from 0."""
+"""Kinds of cost, each with its column in metrics.csv. The columns count steps and epochs from 0."""
 
 
 class Ratio(NamedTuple):
@@ -40,7 +40,7 @@ def ratio_of_times(
     """Return the ratio of an arm's time to the baseline's time; None if any time is missing or 0.
 
     arm, baseline: times of all runs, in the same unit. itself: whether the arm is the baseline, which needs no
-    interval. Other load on a machine multiplies times, so the interval is Welch's interval of the logarithms, with
+    interval. Load from other programs multiplies times, so the interval is Welch's interval of the logarithms, with
     confidence 1 − `level`.
     """
     if min(arm, default=0) <= 0 or min(baseline, default=0) <= 0:
@@ -74,7 +74,7 @@ def validations(
 ) -> list[Validation]:
     """Return all validations that logged the column `key`. metrics: rows of metrics.csv.
 
-    hours: hours of audio per epoch, for rows that did not record the hours of audio so far
+    hours: hours of audio per epoch, to compute the hours of audio so far in rows that lack them
     """
     logged = [(value, row) for row in metrics if (value := row.get(key)) is not None and not math.isnan(value)]
     return [Validation(value, _read_costs(row, hours)) for value, row in logged]
@@ -117,7 +117,7 @@ def time_to_accuracy(curve: Sequence[Validation], target: float) -> Validation |
 
 
 def choose_targets(curves: Sequence[Sequence[Validation]]) -> list[float]:
-    """Choose up to three targets, which every run, half of the runs, and only the best run reach.
+    """Choose up to three targets, reached by every run, by half of the runs, and only by the best run.
 
     The targets are rounded up to thousandths.
     """

@@ -1,4 +1,4 @@
-"""Measure epoch times and scaling over processes (Ambroszczyk2019 §2.1, §2.5), and check if times are comparable."""
+"""Measure epoch times and scaling over processes (Ambroszczyk2019 §2.1, §2.5). Check whether times are comparable."""
 
 import itertools
 import json
@@ -22,8 +22,8 @@ COLUMN = "train/epoch_seconds"
 
 @dataclass(frozen=True)
 class EpochTimes:
-    """Seconds per epoch of an arm. The first epoch is separate, because it fills caches and tunes kernels, and because
-    order=sortagrad changes its order. If a run has only one epoch, that epoch counts as a later epoch.
+    """Seconds per epoch of an arm. The first epoch is listed separately, because it fills caches, tunes kernels and,
+    with order=sortagrad, has a different order. If a run has only one epoch, that epoch counts as a later epoch.
 
     - first: mean time of the first epoch over runs; None if any run has only one epoch
     - epochs: number of later epochs in all runs; mean: mean over runs of the mean time of a run's later epochs
@@ -87,13 +87,13 @@ BATCH = ("batch.size", "batch.seconds", "batch.accumulate")
 
 @dataclass(frozen=True)
 class Scaling:
-    """Epoch times of n runs with the same number of processes. A series varies only the number of processes.
+    """Epoch times of n runs with the same number of processes. In a series, only the number of processes varies.
 
     - series: keys and values that distinguish this series from other series, or "" if there is only one
     - device: GPU or CPU; batch: batch size of one process, as text
     - epoch_seconds: mean time of an epoch after the first; deviation: standard deviation over runs, or None if n is 1
     - audio_hours_per_second: training speed of all processes together
-    - speed_up: ratio of the epoch time with the fewest processes to this time; efficiency: its share of the ideal ratio
+    - speed_up: epoch time with the fewest processes divided by this one; efficiency: speed_up divided by the ideal
     - price: price of an epoch in the currency of hardware.price_per_hour; None if no price is set
     """
 
@@ -146,8 +146,8 @@ def device(run: Record) -> str:
 def _group_series(runs: Sequence[Record], apart_from: tuple[str, ...]) -> list[dict[int, list[Record]]]:
     """Group runs that differ only in seed, number of processes and the keys in `apart_from`.
 
-    A group contains runs by number of processes. Only groups with several numbers, and with a single batch size for
-    each number, are returned.
+    A group contains runs by number of processes. Return only groups with several numbers of processes, and with a
+    single batch size for each number.
     """
     groups: dict[str, dict[int, list[Record]]] = {}
     for run in runs:
@@ -201,10 +201,10 @@ WARNING = "runs of the arms were not trained in the same hour on the same machin
 
 
 def ran_together(arms: Sequence[Arm]) -> bool:
-    """Return whether every run started within an hour of a run of each other arm, on the same machine.
+    """Return whether every run started within an hour of a run of every other arm, on the same machine.
 
-    Other load on a machine changes times far more than most options do. Runs without a recorded start, as at W&B, are
-    assumed to be comparable.
+    Load from other programs changes times far more than most options do. Runs without a recorded start, as from W&B,
+    are assumed to be comparable.
     """
     started = [[run for run in arm.runs if run.environment.started] for arm in arms]
     return all(

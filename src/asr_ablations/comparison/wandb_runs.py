@@ -111,7 +111,7 @@ def read_folder(run: ApiRun) -> Json:
 
 
 def evidence_of(runs: Iterable[ApiRun], records: Records) -> Evidence:
-    """Decide which statistical test the runs allow, like `gather` for folders. W&B does not record earlier looks."""
+    """Decide which statistical test the runs allow, as `gather` does for folders. W&B does not record earlier looks."""
     arms = trainings(runs)
     seen = evidence(str(run.config.get(IDENTITY)) for run in arms)
     declared = {tuple(read_folder(run).get("declared") or ()) for run in arms}

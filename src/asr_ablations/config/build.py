@@ -30,7 +30,7 @@ KINDS = {bool: "true or false", int: "a number", float: "a number", str: "a stri
 
 
 def check_targets(cfg: DictConfig) -> None:
-    """Resolve a config. Raise UsageError if a group has no class, or has a class that no file in conf/ names."""
+    """Resolve a config. Raise UsageError if a group has no class, or a class that no file in conf/ names."""
     try:
         # overrides are not resolved, because they are recorded as the user typed them
         if isinstance(words := cfg._get_node("overrides"), Node) and words._is_interpolation():
@@ -71,7 +71,7 @@ def _record_sources(node: object) -> None:
 
 
 def one_line(error: Exception) -> str:
-    """Return the message of a config error in one line. Cryptic messages of Hydra are reworded."""
+    """Return the message of a config error in one line. Hydra's cryptic messages are reworded."""
     if isinstance(typed := getattr(error, "override", None), str):  # an error of Hydra's grammar
         text = quote_word(format_override(*typed.split("=", 1)) if "=" in typed else typed)
         return harmless_line(f"{typed}: Hydra cannot read this value; to pass it as text, quote it twice: {text}")

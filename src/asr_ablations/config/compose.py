@@ -49,7 +49,7 @@ def look_up_in(conf: Path) -> None:
     A process normally uses only one folder of configs, but two if it reproduces a run with the recorded code.
     """
     alphabets.cache_clear()
-    # launchers pickle this function together with their jobs' configs, so it must not contain more than the folder
+    # launchers pickle this function together with their jobs' configs, so it must refer only to the folder
     OmegaConf.register_new_resolver("characters_of", partial(characters_of, conf), replace=True)
     OmegaConf.register_new_resolver("sha256_of_weights", sha256_of_weights, replace=True)
     OmegaConf.register_new_resolver("sha256_of", sha256_of, replace=True)
@@ -116,7 +116,7 @@ class Loader(ConfigLoaderImpl):
         self._merged: dict[tuple[int, str], DictConfig] = {}
 
     def load_configuration(self, *words: Any, **options: Any) -> DictConfig:
-        """Compose a config. Raise UsageError, which lists similar keys, for a key that the command does not read."""
+        """Compose a config. For a key that the command does not read, raise a UsageError that lists similar keys."""
         try:
             cfg: DictConfig = super().load_configuration(*words, **options)
         except ConfigCompositionException as error:
@@ -163,11 +163,11 @@ def _refuse_file(config_name: str | None, repository: Repository) -> None:
         raise UsageError(f"{config_name}.yaml: _self_ before /config lets /config override this file; expected it last")
     for key in flatten(OmegaConf.to_container(loaded.config)):  # type: ignore[arg-type]
         if key.startswith(("hydra.job_logging.", "hydra.hydra_logging.")) and key.endswith("()"):
-            raise UsageError(f"{config_name}.yaml: {key}: refused, its () would call a function")
+            raise UsageError(f"{config_name}.yaml: {key}: refused, because its () would call a function")
 
 
 def separate_loggers(overrides: list[str]) -> list[str]:
-    """Replace logger=[a,b] by overrides with a separate key for each logger, because Hydra would merge their files."""
+    """Replace logger=[a,b] with overrides that have a key per logger, because Hydra would merge their files."""
     words: list[str] = []
     for word in overrides:
         match = LOGGER_LIST.fullmatch(word)
@@ -205,7 +205,7 @@ def _refuse(override: Override, repository: Repository) -> None:
 
 
 def list_files(repo: IConfigRepository, overrides_list: list[Override], **options: Any) -> DefaultsList:
-    """Cache Hydra's defaults list for arms with the same files. It takes half of the time needed to compose an arm."""
+    """Cache Hydra's defaults list for arms with the same files. Making it takes half the time of composing an arm."""
     if not isinstance(repo, Repository):
         return create_defaults_list(repo, overrides_list=overrides_list, **options)
     groups = [override for override in overrides_list if repo.group_exists(override.key_or_group)]

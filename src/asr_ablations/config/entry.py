@@ -114,9 +114,9 @@ def entry(
 
         @functools.wraps(task)
         def main(cfg: DictConfig | None = None) -> object:
-            # Spinning OpenMP threads can be 15 times slower on a shared machine. torch reads this on import.
+            # Spinning OpenMP threads can be 15 times as slow on a shared machine. torch reads this variable on import.
             os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-            # Batches of different lengths leave gaps in GPU memory that do not fit other batches. Also read on import.
+            # Batches of different lengths leave gaps in GPU memory that other batches do not fit. Also read on import.
             if "PYTORCH_CUDA_ALLOC_CONF" not in os.environ:  # the variable's name in older versions of torch
                 os.environ.setdefault("PYTORCH_ALLOC_CONF", "expandable_segments:True")
             handle_on_a_stack_of_their_own()

@@ -108,7 +108,7 @@ def refuse_unread(cfg: DictConfig, primary: str, defaults: Iterable[ResultDefaul
 
 
 def refuse_key(key: str, primary: str) -> UsageError:
-    """Return the error for a key that a command does not read, which lists similar keys or options to add."""
+    """Return the error for a key that a command does not read. It lists similar keys, or options to add."""
     if files := sorted((CONF / key).glob("*.yaml")):
         if any(key in read_keys(file.stem)[1] for file in CONF.glob("*.yaml")):
             return UsageError(f"{key}: this command does not use conf/{key}")

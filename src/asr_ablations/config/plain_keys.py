@@ -29,7 +29,7 @@ WHOLE_OR_NULL = {
 
 
 def check(cfg: DictConfig) -> None:
-    """Raise UsageError for the first wrong value of a plain key, with the choices."""
+    """Raise UsageError, with the allowed values, for the first plain key that has a wrong value."""
     check_targets(cfg)
     if cfg.precision not in PRECISIONS:
         raise choices("precision", cfg.precision, PRECISIONS)

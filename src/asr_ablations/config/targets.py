@@ -84,7 +84,7 @@ def read_allowed(group: str) -> tuple[frozenset[str], frozenset[str]]:
 
 
 def check_trusted(key: str | None, node: object) -> None:
-    """Raise UsageError if a node has a class that no file of the group `key` (any group if it is None) names."""
+    """Raise UsageError if a node has a class that no file in the group `key` names (in any group, if `key` is None)."""
     if key is None:
         anything = frozenset().union(*(read_allowed(group)[1] for group in groups()))
         _check(node, "", anything, anything)
@@ -98,16 +98,16 @@ def _check(node: object, place: str, allowed: frozenset[str], below: frozenset[s
             _check(value, place, allowed, below)
     elif isinstance(node, str) and "${" in node:
         # Hydra would resolve the interpolation after this check, when it builds the object
-        raise UsageError(f"{node}: refused, an interpolation in a resolved config")
+        raise UsageError(f"{node}: refused, because a resolved config may not contain an interpolation")
     elif isinstance(node, dict):
         target = node.get("_target_")
         if "_target_" in node and not (isinstance(target, str) and target in allowed):
             yours = f"for a class of yours, set the folder with your {place or '<group>'}/<name>.yaml"
             hint = "" if str(target).startswith(("asr_", "torch")) else f"; {yours}: -cd, or {FOLDERS}"
-            raise UsageError(f"_target_={target}: refused, no file in conf/{place} names this class{hint}")
+            raise UsageError(f"_target_={target}: refused, because no file in conf/{place} names this class{hint}")
         for key, value in node.items():
             if str(key).startswith("_") and key not in MARKS:
-                raise UsageError(f"{key}={value}: refused, no option in conf/ has this key")
+                raise UsageError(f"{key}={value}: refused, because no option in conf/ has this key")
             _check(value, place, allowed if target is None else below, below)
 
 
@@ -155,7 +155,7 @@ def _list_user_folders(paths: str) -> tuple[Path, ...]:
     for file in (file for folder in folders for file in folder.glob("*/*.yaml")):
         ours = CONF / file.parent.name / file.name
         if ours.exists() and not file.samefile(ours):  # Hydra would use this package's file
-            raise UsageError(f"{file}: {file.parent.name}={file.stem} is an option already; give yours another name")
+            raise UsageError(f"{file}: {file.parent.name}={file.stem} is already an option; give yours another name")
     return tuple(folders)
 
 
@@ -170,7 +170,7 @@ def _find_folder(point: EntryPoint) -> Path:
 
 
 def source_hash(target: str) -> str | None:
-    """Return the SHA-256 of a user's class's source, or None if the class belongs to a package in RECORDED."""
+    """Return the SHA-256 of the source of a user's class, or None if the class belongs to a package in RECORDED."""
     if target.partition(".")[0] in RECORDED:
         return None
     try:

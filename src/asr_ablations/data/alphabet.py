@@ -12,7 +12,7 @@ from asr_verdicts.errors import UsageError, choices
 
 
 class Alphabet(ABC):
-    """The output units from which a model forms texts: letters or subwords."""
+    """The output units that make up a model's transcripts: letters or subwords."""
 
     separation = ""
     """The unit that separates double letters; "" if there is none."""
@@ -25,12 +25,12 @@ class Alphabet(ABC):
     @property
     @abstractmethod
     def letters(self) -> str:
-        """The characters that may occur in texts."""
+        """The characters that transcripts may contain."""
 
     @property
     @abstractmethod
     def key(self) -> str:
-        """String that is different for any two alphabets with different labels."""
+        """A string that differs between any two alphabets with different labels."""
 
     def encode(self, text: str) -> list[int]:
         """Return the label indices of a text. Raises KeyError for characters outside the alphabet."""
@@ -62,7 +62,7 @@ class Alphabet(ABC):
         """Raise ValueError if the state in a checkpoint belongs to a different alphabet."""
         if state != (ours := self.state()):
             theirs = state if not isinstance(state, dict) else " ".join(map(str, state.values()))
-            shown = f"{str(theirs)[:60]!r}, this run uses {' '.join(ours.values())[:60]!r}"
+            shown = f"{str(theirs)[:60]!r}, but this run uses {' '.join(ours.values())[:60]!r}"
             raise ValueError(f"the checkpoint was trained with the alphabet {shown}")
 
     @property
@@ -72,12 +72,12 @@ class Alphabet(ABC):
 
     @property
     def searched(self) -> tuple[str, ...]:
-        """The units that decoded texts may contain: all units except the separation."""
+        """The units that decoded texts may contain: all units except `separation`."""
         return tuple(symbol for symbol in self.symbols if symbol != self.separation)
 
     @property
     def spells(self) -> bool:
-        """Return whether every unit is a letter."""
+        """Return whether every unit except `separation` is a letter."""
         return self.searched == tuple(self.letters)
 
     def foreign(self, text: str) -> list[str]:
@@ -102,7 +102,7 @@ class Letters(Alphabet):
 
     @staticmethod
     def with_separation(letters: str, separation: str | None) -> "Letters":
-        """Make an alphabet of letters and a separation, if any. Raises UsageError unless it is one other character."""
+        """Make an alphabet. Raises UsageError unless `separation` is None or one character that is not in `letters`."""
         if separation is None:
             return Letters(letters)
         if not isinstance(separation, str) or len(separation) != 1 or separation in letters:
@@ -127,12 +127,12 @@ class Letters(Alphabet):
 
     @property
     def letters(self) -> str:
-        """The characters that may occur in texts: all except the separation."""
+        """The characters that transcripts may contain: all except `separation`."""
         return self.characters.replace(self.separation, "")
 
     @cached_property
     def _indices(self) -> np.ndarray:
-        """Label index of each code point, or -1 outside the alphabet. Higher code points use the last entry, -1."""
+        """Label index of each code point, or -1 outside the alphabet. Code points past the end use the last entry."""
         indices = np.full(max(map(ord, self.characters)) + 2, -1, dtype=np.int64)
         indices[list(map(ord, self.characters))] = np.arange(1, self.outputs)
         return indices
@@ -159,17 +159,17 @@ class Letters(Alphabet):
 
 
 def shortest_path(labels: Sequence[int] | np.ndarray) -> int:
-    """Return the number of frames that CTC needs: one for each label, and one for a blank between equal neighbours."""
+    """Return the number of frames that CTC needs: one per label, plus one blank between any two equal neighbours."""
     return int(shortest_paths(np.asarray(labels), np.array([len(labels)]))[0])
 
 
 def shortest_paths(labels: np.ndarray, counts: np.ndarray) -> np.ndarray:
-    """Return the number of frames that CTC needs for each text, (N,), from the results of Alphabet.encode_all."""
+    """Return the number of frames that CTC needs for each of N texts, (N,), from the results of Alphabet.encode_all."""
     return counts + np.bincount(_find_repeats(labels, counts)[1], minlength=len(counts))
 
 
 def _find_repeats(labels: np.ndarray, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Find labels that repeat the previous label of the same text. Return their positions, and their texts' indices."""
+    """Find labels that repeat the previous label of the same text. Return their positions and the texts' indices."""
     owners = np.repeat(np.arange(len(counts)), counts)
     places = np.flatnonzero((labels[1:] == labels[:-1]) & (owners[1:] == owners[:-1])) + 1
     return places, owners[places]

@@ -27,7 +27,7 @@ FORMATS = {
     **{".wav": ("WAV", "WAVEX", "RF64", "NIST"), ".flac": ("FLAC",), ".mp3": ("MP3",)},
     **dict.fromkeys((".ogg", ".oga", ".opus"), ("OGG",)),
 }
-"""Formats that a file may have, by its extension, as libsndfile names them. Other extensions are not checked.
+"""Formats that files may have, by extension, under libsndfile's names. Files with other extensions are not checked.
 NIST is the SPHERE format, which TIMIT and other LDC corpora use for .WAV files."""
 RATES = range(4000, 384_001, 25)
 """Supported sampling rates in Hz. The step of 25 keeps resampling kernels small: 44,101 Hz needs 700 million values."""
@@ -35,7 +35,7 @@ MOST_CHANNELS = 64
 LONGEST = 48 * 3600.0
 """Maximum duration of a file in seconds. Headers of recorded streams often claim millions of years."""
 UNKNOWN = (0, 0x7FFFF000)
-"""A byte count in a WAV header is trusted only between these limits. Programs that stream write 0 or a huge number."""
+"""A byte count in a WAV header is trusted only between these limits. Streaming programs write 0 or a huge number."""
 BLOCK = 1 << 20
 """Number of bytes to read and hash at a time."""
 AVERAGED = -1
@@ -43,7 +43,7 @@ AVERAGED = -1
 CANCELLED = 1e-4
 """Channels cancel each other out if the power of their average is less than this share of their mean power (-40 dB)."""
 CLIPPED = 0.01
-"""A floating-point file is refused if this share of its samples exceeds ±1, because its scale is then unknown."""
+"""A floating-point file is refused if at least this share of its samples exceeds ±1: its scale is then unknown."""
 UNREADABLE = (soundfile.LibsndfileError, OSError, TypeError)  # soundfile raises TypeError for headerless audio
 
 
@@ -62,7 +62,7 @@ def header(path: Path) -> tuple[int, int]:
     """
     try:
         status = path.stat()
-    except (OSError, ValueError) as error:  # Python raises ValueError if the path contains NUL
+    except (OSError, ValueError) as error:  # Python raises ValueError if the path contains a NUL character
         raise AudioError(path, "missing file", getattr(error, "strerror", None) or error) from error
     if not stat.S_ISREG(status.st_mode):  # reading from a pipe might never end
         raise AudioError(path, "unreadable audio", "it is not a regular file")
@@ -82,7 +82,7 @@ def header(path: Path) -> tuple[int, int]:
     if info.channels > MOST_CHANNELS:
         raise AudioError(path, "unreadable audio", f"{info.channels} channels, expected at most {MOST_CHANNELS}")
     if info.frames / info.samplerate > LONGEST:
-        raise AudioError(path, "unknown length", f"the header states no length, or over {LONGEST / 3600:g} hours")
+        raise AudioError(path, "unknown length", f"the header states none, or more than {LONGEST / 3600:g} hours")
     _refuse_cut(path, status.st_size, info.frames)
     return info.frames, info.samplerate
 
@@ -127,7 +127,7 @@ def read(path: Path, offset: float, seconds: float, channel: int = AVERAGED) -> 
         rate, expected = file.samplerate, round(seconds * file.samplerate)
         if not AVERAGED <= channel < file.channels:
             raise AudioError(path, "wrong channel", f"{channel} of {file.channels}; the first channel is 0")
-        # not int16 for floating-point files, because libsndfile would round their samples to -1, 0 or 1
+        # floating-point files are not read as int16, because libsndfile would round their samples to -1, 0 or 1
         dtype = "int16" if file.subtype.startswith("PCM_") else "float32"
         try:
             if offset and file.seekable():
@@ -139,14 +139,14 @@ def read(path: Path, offset: float, seconds: float, channel: int = AVERAGED) -> 
             raise AudioError(path, "truncated audio", _read_reason(error)) from error
         scaled = file.subtype in ("FLOAT", "DOUBLE")
     if samples is None:
-        raise AudioError(path, "channels cancel out", "their average is silent; a manifest's key channel selects one")
+        raise AudioError(path, "channels cancel out", "their average is silent; in a manifest, `channel` selects one")
     if len(samples) < expected:
-        raise AudioError(path, "truncated audio", f"{len(samples)} of {expected} samples from {offset:g} s on")
+        raise AudioError(path, "truncated audio", f"{len(samples)} of {expected} samples, starting at {offset:g} s")
     if not np.isfinite(samples).all():
         raise AudioError(path, "not a number", f"{np.count_nonzero(~np.isfinite(samples))} samples are NaN or infinite")
     if scaled and (share := np.mean(np.abs(samples) > 1)) >= CLIPPED:
         peak = np.abs(samples).max()
-        raise AudioError(path, "beyond full scale", f"peak {peak:.1f}, {100 * share:.1f} % of samples")
+        raise AudioError(path, "beyond full scale", f"peak {peak:.1f}, {100 * share:.1f} % of samples are beyond it")
     if dtype == "float32":
         samples = samples * 32768
     if rate != SAMPLE_RATE:
@@ -180,7 +180,7 @@ def _read_reason(error: Exception) -> object:
 
 
 def _read_mono(file: soundfile.SoundFile, frames: int, dtype: str, channel: int) -> np.ndarray | None:
-    """Read up to `frames` samples (S,) of one channel, or averaged over channels. None if the channels cancel out."""
+    """Read up to `frames` samples (S,) of one channel or of the channels' average; None if the channels cancel out."""
     samples: np.ndarray = file.read(frames, dtype=dtype, always_2d=True)
     if file.channels == 1:
         return samples[:, 0]

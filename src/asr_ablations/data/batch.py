@@ -62,7 +62,7 @@ class Batch:
         return _pad(self.features.float(), frames)
 
     def repeat(self, views: int) -> "Batch":
-        """Return a batch that repeats lengths, targets, ids and texts `views` times, but not audio and features."""
+        """Return a batch that repeats lengths, targets, ids and texts `views` times, but not audio or features."""
         return replace(
             self,
             lengths=self.lengths.repeat(views),
@@ -100,7 +100,7 @@ def _pad(values: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
 
 
 MULTIPLE = 8
-"""The matrix units of a GPU are fastest if the batch size is a multiple of this."""
+"""A GPU's matrix units are fastest if the batch size is a multiple of this number."""
 
 
 @dataclass(frozen=True)
@@ -111,11 +111,11 @@ class Count:
     ranks: int
 
     def count(self, longest: float) -> int:
-        """Return the number of utterances in a batch for all ranks. longest: its longest utterance in seconds."""
+        """Return the number of utterances in a batch for all ranks. longest: seconds of its longest utterance."""
         return self.size * self.ranks
 
     def cut(self, durations: np.ndarray) -> list[int]:
-        """Return the indices that cut N utterances into batches. The number of batches is the same in any order."""
+        """Return the indices at which N utterances are cut into batches. Their number is the same in any order."""
         return list(range(self.size * self.ranks, len(durations), self.size * self.ranks))
 
 
@@ -123,7 +123,7 @@ class Count:
 class Seconds:
     """A batch size of `seconds` of audio per rank.
 
-    `count` includes padding, and rounds eight or more utterances per rank down to a multiple of eight; `cut` does not.
+    `count` includes padding, and rounds 8 or more utterances per rank down to a multiple of 8; `cut` does neither.
     """
 
     seconds: float
@@ -134,7 +134,7 @@ class Seconds:
         return self.ranks * (fits - fits % MULTIPLE if fits >= MULTIPLE else fits)
 
     def cut(self, durations: np.ndarray) -> list[int]:
-        """Return the indices that cut utterances into batches with about the same amount of audio, without padding."""
+        """Return the indices that cut utterances into batches with about equal amounts of audio, without padding."""
         ends = durations.cumsum()  # no batch becomes empty, because `seconds` is at least the longest duration
         batches = max(1, int(ends[-1] / (self.seconds * self.ranks)))
         middles = ends - durations / 2
@@ -250,7 +250,7 @@ class Augmentation(Protocol):
     """
 
     changes_waveforms: bool
-    """Whether `waveform` changes the samples, which rules out the caching of features."""
+    """Whether `waveform` changes the samples. If it does, features cannot be cached."""
 
     def waveform(self, samples: np.ndarray, id_: str, seed: int, epoch: int) -> np.ndarray:
         """Augment the int16 samples of an utterance at 16 kHz: (S,) → (S',). S may be 0."""

@@ -42,10 +42,10 @@ class Corpus(ABC):
     """A data set with splits for training, validation and test.
 
     - train, validation, test: one or more names of splits under `root`
-    - language: language code of the texts
-    - normalise: normalisation of all texts: none, case (lower case), punctuation (lower case without punctuation) or
+    - language: language code of the transcripts
+    - normalise: normalisation of all transcripts: none, case (lower case), punctuation (lower case, no punctuation) or
       whisper (Whisper's English normalizer)
-    - max_seconds, max_evaluated_seconds: maximum duration of an utterance in training, and in validation and test;
+    - max_seconds, max_evaluated_seconds: maximum seconds per utterance in training, and in validation and test;
       longer utterances are left out; null disables the limit
     - subset: `hours` and `seed` of a random subset of the training set, or null to use the whole set
     - on_bad: `stop` to refuse a corpus with unusable utterances, or `skip` to leave them out with a warning
@@ -87,11 +87,11 @@ class Corpus(ABC):
 
     @abstractmethod
     def prepare(self) -> None:
-        """Check that every split is present. Raises UsageError that says which split is missing and how to get it."""
+        """Check that every split is present. Raises a UsageError that says which split is missing and how to get it."""
 
     @abstractmethod
     def find(self, split: str) -> list[Utterance]:
-        """List the utterances in a split's transcripts, with unchanged texts and without opening audio files.
+        """List the utterances in a split's transcript files, with unchanged transcripts, without opening audio files.
 
         Every run calls this method, unless it is decorated with `indexed`.
         """
@@ -108,7 +108,7 @@ class Corpus(ABC):
         self.prepare()
 
     def read(self, split: str) -> Utterances:
-        """Return all utterances of a split, with faults. If `thorough` is set, decode all audio to find more faults."""
+        """Return a split's utterances, faulty or not. If `thorough` is set, decode all audio to find more faults."""
         if split not in self._read:
             names = getattr(type(self).find, "options", None)
             values = [getattr(self, name) for name in names or ()]
@@ -131,7 +131,7 @@ class Corpus(ABC):
         return list(dict.fromkeys(["train", *self.validation, *self.test]))
 
     def read_set(self, name: str) -> Utterances:
-        """Return all utterances of a set; for "train", only those in `subset`. Raises UsageError if it is too large."""
+        """Return a set's utterances; for "train", only those in `subset`. Raises UsageError if that is too large."""
         if name != "train":
             return self.read(name)
         training = Utterances.join([self.read(split) for split in self.train])
@@ -143,7 +143,7 @@ class Corpus(ABC):
 
     def prepare_command(self) -> str:
         """Return the command that prepares this corpus."""
-        name = type(self).__module__.rpartition(".")[2]  # module and yaml in conf/data have the same name
+        name = type(self).__module__.rpartition(".")[2]  # the module and the yaml file in conf/data have the same name
         values = {"root": self.root or "FOLDER", **self.requested}
         return typed("prepare", f"data={name}", *(format_override(f"data.{key}", values[key]) for key in values))
 
@@ -154,7 +154,7 @@ Find = TypeVar("Find", bound=Callable[..., list[Utterance]])
 def indexed(*options: str) -> Callable[[Find], Find]:
     """Mark a `find` method whose result may be stored in an index and reused by later runs.
 
-    The method must read files with `text_of` and list folders with `entries`. Apart from them, its result may depend
+    The method must read files with `text_of` and list folders with `entries`. Apart from these, its result may depend
     only on the split and on the corpus attributes in `options`. Attributes that are methods are called with the split.
     """
 
@@ -248,7 +248,7 @@ class Paths(Corpus):
         return self.root / self.paths[split]
 
     def add_speakers(self, utterances: list[Utterance], recording: Callable[[Utterance], str]) -> list[Utterance]:
-        """Set speakers from utterance ids if speaker_of is set, or else give each utterance without a speaker a unit.
+        """Set speakers from utterance ids if speaker_of is set; else give a unit to each utterance without a speaker.
 
         The unit is the recording if any recording has several utterances, and the utterance itself otherwise.
         recording: function that returns the name of an utterance's recording
@@ -267,7 +267,7 @@ class Paths(Corpus):
 
 
 def name_paths(root: Path, paths: Sequence[str]) -> dict[str, str]:
-    """Map short, unique names to the paths. Raises UsageError if two paths are the same file."""
+    """Return the paths, keyed by short, unique names. Raises UsageError if two paths are the same file."""
     unique = list(dict.fromkeys(paths))
     absolute = {path: expanded(root / path).resolve() for path in unique}
     stems = {

@@ -114,8 +114,8 @@ def collate(items: Sequence[Item] | Unreadable) -> Batch | Unreadable:
 class SpeechLoader(DataLoader):
     """Loads the batches of `sampler` in `workers` single-threaded processes, or in this process if `workers` is 0.
 
-    If reading needs little CPU time, as from a cache, a thread of this process reads ahead instead. Passing batches
-    from other processes through newly allocated shared memory takes 6 to 8 times as long.
+    If reading needs little CPU time, as it does with a cache, a thread of this process reads ahead instead. This is 6
+    to 8 times as fast as passing batches from other processes through newly allocated shared memory.
 
     pinned: whether to use pinned memory, from which a GPU can copy batches while it computes
     """
@@ -138,8 +138,8 @@ class SpeechLoader(DataLoader):
 
     def __iter__(self) -> Iterator[Batch]:  # type: ignore[override]  # torch's return type is private
         """Yield all batches. Raises UsageError if an utterance cannot be read, or if a worker dies."""
-        # A generator does not use the sampler before the first batch is requested. When training is resumed, Lightning
-        # creates the first iterator before it sets the sampler's epoch.
+        # As a generator, this method does not use the sampler before the first batch is requested. This matters because
+        # Lightning, when it resumes training, creates the first iterator before it sets the sampler's epoch.
         try:
             batches = super().__iter__()
             for batch in read_ahead(batches) if self.ahead else batches:
@@ -149,7 +149,7 @@ class SpeechLoader(DataLoader):
         except RuntimeError as error:
             if "DataLoader worker" not in str(error):
                 raise
-            raise UsageError(f"a process that reads audio died: {error}") from error
+            raise UsageError(f"a process that was reading audio died: {error}") from error
 
 
 def read_ahead(batches: Iterator[Batch]) -> Iterator[Batch]:
@@ -210,7 +210,7 @@ class SpeechData(pl.LightningDataModule):
         self._resumed = {"epoch": 0, "batches": 0}
 
     def setup(self, stage: str | None = None) -> None:
-        """Read all sets, only once. Raises UsageError for missing data, and for faulty data if data.on_bad=stop."""
+        """Read all sets, but only once. Raises UsageError for missing data, and for faulty data if data.on_bad=stop."""
         if self.trainer is not None:
             self.pinned = self.trainer.strategy.root_device.type == "cuda"
         if self.sets:
@@ -253,11 +253,11 @@ class SpeechData(pl.LightningDataModule):
 
     @cached_property
     def fingerprint(self) -> str:
-        """Hash of the corpus's utterances, texts and audio, which does not depend on the model or the alphabet."""
+        """Hash of the utterances, transcripts and audio, which does not depend on the model or the alphabet."""
         return fingerprint(self.corpus)
 
     def describe(self) -> Json:
-        """Return the contents of data.json: sets, alphabet, and how often training contains the words of other sets."""
+        """Return the contents of data.json: sets, alphabet, and counts of the other sets' words in the training set."""
         others = [screened.kept for name, screened in self.screened.items() if name != "train"]
         sets = {name: describe_set(screened, self.in_training.get(name)) for name, screened in self.screened.items()}
         return {

@@ -1,4 +1,4 @@
-"""Describe a run's data by hashes, counts, and the overlap of held-out sets with training, without importing torch."""
+"""Describe a run's data by hashes, counts and the overlap of held-out sets with the training set, without torch."""
 
 import hashlib
 import json
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def content_hash(utterances: Sequence[Utterance]) -> str:
-    """Return a SHA-256 of ids, speakers, units, times, channels, texts and audio bytes, but not of paths or order."""
+    """Return the SHA-256 of ids, speakers, units, times, channels, transcripts and audio, but not of paths or order."""
     columns = Utterances.convert(utterances)
     strings = [columns.strings(name) for name in ("id", "speaker", "text", "content", "unit")]
     numbers = [columns.column(name).tolist() for name in ("offset", "duration", "channel")]
@@ -50,11 +50,11 @@ def _count_words(utterances: Utterances) -> Counter[str]:
 
 
 def describe_set(screened: "Screened", shared: dict[str, int] | None = None) -> Json:
-    """Return counts and a hash of the utterances that a run uses from a set, and ids of left-out utterances by reason.
+    """Return counts and a hash of the utterances that a run uses from a set, and ids of excluded utterances by reason.
 
     - shared: overlap with the training set, as returned by `in_training`; None for the training set itself
     - "speakers" in the result: number of speakers, or 0 if the speaker of any utterance is unknown
-    - "units" in the result: number of statistically independent units, such as voices; by default speakers
+    - "units" in the result: number of statistically independent units, such as voices (by default, speakers)
     """
     utterances = screened.kept
     speakers = set(utterances.strings("speaker"))
@@ -120,12 +120,12 @@ def warnings_of(sets: Mapping[str, Utterances], shared: Mapping[str, dict[str, i
     for name, counts in shared.items():
         size, speakers = len(sets[name]), len(set(sets[name].strings("speaker")) - {""})
         if counts["utterances"]:
-            yield f"{counts['utterances']} of {size} utterances of {harmless(name)} are also in training"
+            yield f"{counts['utterances']} of {size} utterances of {harmless(name)} are also in the training set"
         if counts["speakers"]:
             meaning = ": intervals are for these speakers" if name in corpus.test else ""
-            yield f"{counts['speakers']} of {speakers} speakers of {harmless(name)} are in training{meaning}"
+            yield f"{counts['speakers']} of {speakers} speakers of {harmless(name)} are in the training set{meaning}"
     steering = Utterances.join([sets[name] for name in corpus.validation])
     for name in corpus.test:
         if count := int(shares_audio(sets[name], steering).sum()):
-            shared_audio = f"{count} of {len(sets[name])} utterances of {harmless(name)} are also in validation"
-            yield f"{shared_audio}, which steers training: error rates on it are too optimistic"
+            shared_audio = f"{count} of {len(sets[name])} utterances of {harmless(name)} are also in a validation set"
+            yield f"{shared_audio}, which steers training: error rates on this test set are too optimistic"

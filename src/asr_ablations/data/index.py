@@ -52,7 +52,7 @@ class AudioFile(NamedTuple):
 
 
 class Listing(NamedTuple):
-    """A split's utterances, facts about their audio (N, 6), and "<hash> <path>" of each text file or folder read."""
+    """A split's utterances, facts about audio (N, 6), and "<hash> <path>" of each file or folder that was read."""
 
     utterances: Utterances
     facts: np.ndarray
@@ -94,10 +94,10 @@ def hash_reader(reader: type) -> str:
 
 
 class SplitIndex:
-    """The index of one split of a corpus, which the corpus class `reader` reads from the folder `root`.
+    """The index of one split of the corpus that the class `reader` reads from the folder `root`.
 
     options: values on which the list of utterances depends, in addition to text files and folders. None if it may
-    depend on anything else. Every run then lists the split again, and uses only facts about audio files from the index.
+    depend on anything else: every run then lists the split again, and uses only the index's facts about audio files.
     """
 
     def __init__(self, reader: type, root: Path | None, split: str, options: Sequence[object] | None) -> None:
@@ -118,7 +118,7 @@ class SplitIndex:
             with ExitStack() as stack:  # only one process at a time creates the index
                 with suppress(OSError, UsageError):  # continue without a lock if the folder is read-only
                     self.path.parent.mkdir(parents=True, exist_ok=True)
-                    waiting = f"waiting for the process that reads {self.split}"
+                    waiting = f"waiting for the process that is reading {self.split}"
                     stack.enter_context(one_at_a_time(self.path.with_suffix(".lock"), waiting))
                 listing = self._load() or self._make(find)
                 if decode:
@@ -178,7 +178,7 @@ class SplitIndex:
         return files, parts
 
     def _decode(self, listing: Listing) -> Listing:
-        """Decode audio that was never decoded, to find faults. An interruption loses only unfinished chunks."""
+        """Decode audio that has not been decoded yet, to find faults. An interruption loses only unfinished chunks."""
         utterances, facts, sources = listing
         rows = _find_rows_to_decode(listing)
         faults, waiting = dict[int, str](), iter(rows.tolist())
@@ -219,7 +219,7 @@ def _read_index(path: Path) -> tuple[str, str, Listing] | None:
 
 
 def _is_unchanged(listing: Listing) -> bool:
-    """Return whether all text files, folders and audio files are unchanged since the listing was made."""
+    """Return whether all text files, folders and audio files have remained unchanged since the listing was made."""
     recorded = (listing.sources[row].split(" ", 1) for row in range(len(listing.sources)))
     if any(_hash_source(path) != hash_ for hash_, path in recorded):
         return False
@@ -230,7 +230,7 @@ def _is_unchanged(listing: Listing) -> bool:
 
 def _inspect(path: Path, indexed: Mapping[tuple[str, FileState], AudioFile]) -> tuple[str, AudioFile]:
     """Return the path and facts about its file: from an index if the file is unchanged, or else read from the file."""
-    state = FileState.read(path) or MISSING  # before reading, so a change during reading is detected later
+    state = FileState.read(path) or MISSING  # before reading, so that a change during reading is detected later
     if file := indexed.get((str(path), state)):
         return str(path), file
     try:
@@ -250,7 +250,7 @@ def _place(utterance: Utterance, file: AudioFile) -> Utterance:
         excess = f"{begin:g} to {begin + utterance.duration:g} s, but the file ends at {length:g} s"
         return replace(utterance, duration=0.0, fault=f"beyond the end: {utterance.audio}: {excess}")
     if round((end - begin) * file.rate) < 1:
-        return replace(utterance, duration=0.0, fault=f"zero-length audio: {utterance.audio}: from {begin:g} s on")
+        return replace(utterance, duration=0.0, fault=f"zero-length audio: {utterance.audio}: starting at {begin:g} s")
     return replace(utterance, duration=end - begin, content=file.content)
 
 

@@ -36,7 +36,7 @@ class Store(Protocol):
     """Reads the recordings of a data set from a cache or from audio files."""
 
     decodes: bool
-    """Whether reading takes much CPU time. If it does, several processes read recordings instead of one thread."""
+    """Whether reading takes much CPU time. If it does, several processes read recordings; if not, one thread does."""
 
     def read(self, utterance: Utterance) -> Recording:
         """Read the recording of an utterance. Raises UsageError if the audio cannot be read."""
@@ -47,7 +47,7 @@ class Cache(Protocol):
     """cache: stores recordings after their audio files have been read."""
 
     holds_features: bool
-    """Whether recordings are features instead of waveforms, which rules out the augmentation of waveforms."""
+    """Whether recordings are features instead of waveforms. If they are, waveforms cannot be augmented."""
 
     def open(self, name: str, utterances: Sequence[Utterance], workers: int) -> Store:
         """Open a set's recordings for reading, after caching them if necessary.
@@ -94,7 +94,7 @@ class Cached:
         values = np.empty((end - begin, *self.shape), self.dtype)
         buffer = values.reshape(-1).view(np.uint8).data
         if os.preadv(self.file.fileno(), [buffer], begin * self.width) < values.nbytes:
-            raise UsageError(f"{self.path} was truncated while it was read; run the same command again to rebuild it")
+            raise UsageError(f"{self.path} was truncated while it was being read; repeat the command to rebuild it")
         return values, int(self.samples[row])
 
 
@@ -116,7 +116,7 @@ def open_cache(
             return cached
         folder.parent.mkdir(parents=True, exist_ok=True)
         lock = folder.with_name(f"{folder.name}.lock")
-        with one_at_a_time(lock, f"waiting for the process that builds {folder}"):
+        with one_at_a_time(lock, f"waiting for the process that is building {folder}"):
             if not _load(folder, utterances, dtype, shape):
                 _build(folder, utterances, read, size)
         return Cached(folder, utterances, dtype, shape)
@@ -131,7 +131,7 @@ def _load(folder: Path, utterances: Utterances, dtype: type, shape: tuple[int, .
     try:
         return Cached(folder, utterances, dtype, shape) if folder.exists() else None
     except (OSError, ValueError, EOFError) as error:
-        log.warning("the cache %s is damaged and is built again: %s", folder, error)
+        log.warning("the cache %s is damaged and is being rebuilt: %s", folder, error)
         return None
 
 
@@ -141,7 +141,7 @@ def _build(folder: Path, utterances: Utterances, read: Callable[[Utterance], Rec
         shutil.rmtree(remainder, ignore_errors=True)
     free = shutil.disk_usage(folder.parent).free
     if free < size:
-        raise OSError(None, f"it needs {amount(size)}, and {amount(free)} are free")
+        raise OSError(None, f"it needs {amount(size)}, but only {amount(free)} is free")
     temporary = folder.with_name(f".{folder.name}.{os.getpid()}")
     temporary.mkdir()
     lengths = []

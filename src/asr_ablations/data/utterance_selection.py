@@ -1,4 +1,4 @@
-"""Select the utterances that a run can use, and report why it leaves out other utterances."""
+"""Select the utterances that a run can use, and report why the others are left out."""
 
 import logging
 import math
@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 
 FEATURE_FRAMES = 100
 """Feature frames per second in all published settings (10 ms hop). An utterance with more labels than feature frames
-is faulty, because nobody speaks so fast. An utterance that only some models cannot use is not faulty."""
+is faulty, because nobody speaks that fast. An utterance that only some models cannot use is not faulty."""
 INFEASIBLE = "infeasible"
 OVER_LONG, OVER_LONG_TO_EVALUATE = "longer than data.max_seconds", "longer than data.max_evaluated_seconds"
 TOO_SHORT = "too short for one output frame (features.window, model.convolutions)"
@@ -41,7 +41,7 @@ CURES = {"case": "data.normalise=case makes {} lower case", "punctuation": "data
 class Screened:
     """A data set after screening: utterances to use (`kept`), and excluded utterances by reason (`left_out`).
 
-    infeasible: ids of utterances with too few output frames for CTC; evaluation uses them if they have any output frame
+    infeasible: ids of utterances with too few output frames for CTC; evaluation uses them if they have output frames
     """
 
     kept: Utterances
@@ -57,7 +57,7 @@ def screen(
 ) -> dict[str, Screened]:
     """Exclude unusable utterances from the named sets of a corpus (default: all sets), and return the screened sets.
 
-    If data.on_bad=stop, raises UsageError that shows the first faulty utterance and counts the faults.
+    If data.on_bad=stop, raises a UsageError that shows the first faulty utterance and counts the faults.
     """
     judged = judge(corpus, alphabet, names)
     if corpus.on_bad == "stop" and (causes := complaints(judged, corpus, alphabet)):
@@ -115,7 +115,7 @@ def complaints(judged: Mapping[str, Utterances], corpus: Corpus, alphabet: Alpha
 
 
 def _describe_foreign(group: list[Utterance], language: str, alphabet: Alphabet, learnable: set[str]) -> str:
-    """List characters outside the alphabet, with settings that remove them from transcripts or add them to it."""
+    """List characters outside the alphabet, with settings that remove them or add them to the alphabet."""
     signs = sorted({sign for u in group for sign in alphabet.foreign(u.text)})
     cures: list[str] = []
     for name, cure in CURES.items():

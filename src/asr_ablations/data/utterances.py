@@ -16,7 +16,7 @@ class Utterance:
 
     - speaker: name of the speaker, "" if unknown
     - offset, duration: start and length in seconds. A corpus may set an unknown duration to infinity; Corpus.read then
-      replaces it by the true duration.
+      replaces it with the true duration.
     - content: hash of the whole audio file
     - fault: "<reason>: <detail>" if the utterance cannot be used, otherwise ""
     - unit: kind and name of the unit that the bootstrap resamples, such as "voice f3" for all speakers with the same
@@ -73,7 +73,7 @@ class PackedTexts:
 
 
 class Utterances(Sequence[Utterance]):
-    """Utterances stored as columns, which slices share. rows: column index of each utterance; None for all rows."""
+    """Utterances stored as columns, which slices share. rows: row of each utterance in the columns; None for all."""
 
     def __init__(
         self, texts: Mapping[str, PackedTexts], numbers: Mapping[str, np.ndarray], rows: np.ndarray | None = None
@@ -156,5 +156,5 @@ class Utterances(Sequence[Utterance]):
         return map(self.texts[name].__getitem__, self.rows)
 
     def has(self, name: str) -> np.ndarray:
-        """Return a mask (N,) of the utterances whose text field is not empty."""
+        """Return a mask (N,) of the utterances whose string field `name` is not empty."""
         return np.diff(self.texts[name].ends)[self.rows] > 0

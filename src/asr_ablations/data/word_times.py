@@ -12,7 +12,7 @@ from asr_ablations.data.alphabet import Alphabet
 
 @dataclass(frozen=True)
 class Word:
-    """A decoded word with start and end in seconds. confidence: geometric mean of its labels' probabilities."""
+    """A decoded word with its start and end in seconds. confidence: geometric mean of its labels' probabilities."""
 
     word: str
     start: float

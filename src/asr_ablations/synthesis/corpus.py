@@ -33,8 +33,8 @@ MOST = 100_000  # upper limit on the hours of training audio, and on each number
 SPEAKERS = "SPEAKERS.TXT"  # a file in each split, with one line per speaker
 SPEED = 200  # approximate seconds of speech that one core generates per second
 WORTH_PROCESSES = 5.0  # seconds of work below which starting processes costs more time than it saves
-# The number of training speakers grows with the square root of the hours: 160 speakers with 45 seconds each at 2 hours,
-# 1,100 speakers with 5 minutes each at 100 hours.
+# The number of training speakers grows with the square root of the hours: 160 with 45 seconds each for 2 hours,
+# 1,100 with 5 minutes each for 100 hours.
 BASE_HOURS, BASE_TRAIN_SPEAKERS = 0.6, 88
 UTTERANCES_PER_CHAPTER = 40
 SECONDS_PER_UTTERANCE = 2.2  # approximate mean, used only for estimates
@@ -42,7 +42,7 @@ SECONDS_PER_UTTERANCE = 2.2  # approximate mean, used only for estimates
 
 @dataclass(frozen=True)
 class Request:
-    """A request for a corpus. Language, words and seed determine speakers and sentences; other fields set the size.
+    """A request for a corpus. Language, words and seed determine speakers and sentences; the rest set the size.
 
     - language: code of a module in synthesis/languages
     - words: size of the vocabulary
@@ -76,11 +76,11 @@ class Request:
         return self.test_speakers, self.test_sentences
 
     def corpus(self, root: Path) -> Path:
-        """Return the folder that all corpora of any size with the same language, vocabulary and seed share."""
+        """Return the folder that corpora of any size share if they have the same language, vocabulary and seed."""
         return root / f"{self.language}-{self.words}words-seed{self.seed}-v{GENERATOR_VERSION}"
 
     def folder(self, root: Path, split: str) -> Path:
-        """Return a split's folder. Requests with different sizes of the other splits share this folder."""
+        """Return a split's folder. Requests that differ only in the sizes of other splits share this folder."""
         speakers, sentences = self.evaluation(split)
         size = f"{self.hours:g}h" if split == "train" else f"{speakers}x{sentences}"
         return self.corpus(root) / f"{split}-{size}"
@@ -129,7 +129,7 @@ def _sampler(language: str, words: int) -> SentenceSampler:
 
 
 def utterances(job: SpeakerJob) -> Iterator[tuple[str, np.ndarray]]:
-    """Yield sentences with their int16 samples (S,) at 16 kHz, without end. job: selects the speaker."""
+    """Yield an endless series of sentences of the speaker of `job`, with their int16 samples (S,) at 16 kHz."""
     request = job.request
     sampler = _sampler(request.language, request.words)
     speaker = draw_speaker(request.seed, request.language, job.split, job.index)
@@ -237,7 +237,7 @@ def generate(root: Path, request: Request, splits: Sequence[str]) -> None:
     spoken_words = vocabulary(request.language, request.words)
     corpus = request.corpus(root)
     corpus.mkdir(parents=True, exist_ok=True)
-    with one_at_a_time(root / f".{corpus.name}.lock", f"Waiting for another process that generates {corpus}"):
+    with one_at_a_time(root / f".{corpus.name}.lock", f"Waiting for another process that is generating {corpus}"):
         jobs = {}
         for split in _unfinished(root, request, splits):
             folder, (first, *others) = request.folder(root, split), plan(root, request, split)

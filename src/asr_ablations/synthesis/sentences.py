@@ -18,7 +18,7 @@ ZIPF_OFFSET, ZIPF_EXPONENT = 2.0, 1.0  # a word of rank r = 0, 1, … in its cat
 # COLLOCATION_SHARE of all words are sampled from COLLOCATES words that the previous word prefers. Otherwise all words
 # of a category would be interchangeable, and a language model could only learn the grammar.
 COLLOCATION_SHARE, COLLOCATES = 0.4, 4
-# A hash of each sentence selects the only split that may use it. On average, 4 of 16 go to dev and test splits.
+# A hash of each sentence selects the only split that may use it. On average, 4 of 16 sentences go to dev and test.
 PARTITIONS = ("dev-clean", "dev-other", "test-clean", "test-other") + 12 * ("train",)
 MINIMUM_WORDS = 60
 

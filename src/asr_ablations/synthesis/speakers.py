@@ -22,7 +22,7 @@ WHOLE: dict[str, dict[str, tuple[int, int]]] = {
     "rate": {"clean": (140, 180), "other": (125, 215)},  # words per minute
     "pitch": {"clean": (35, 65), "other": (15, 85)},  # 0 to 99; the default of every voice is 50
     "pitch_range": {"clean": (35, 65), "other": (15, 90)},  # 0 (flat) to 99
-    "word_gap": {"clean": (0, 2), "other": (0, 3)},  # 10 ms
+    "word_gap": {"clean": (0, 2), "other": (0, 3)},  # units of 10 ms
 }
 """Ranges from which whole numbers are sampled uniformly. Speakers of the kind "other" are harder to recognise."""
 CONTINUOUS: dict[str, dict[str, tuple[float, float]]] = {
@@ -93,7 +93,7 @@ def variants(seed: int, language: str, split: str) -> list[str]:
 def draw_speaker(seed: int, language: str, split: str, index: int) -> Speaker:
     """Create the speaker with the given index in a split. The speaker does not depend on the size of the corpus."""
     rng = generator("speaker", seed, language, split, index)
-    # steps of the golden ratio give every range of training speakers about the right share of both kinds
+    # with steps of the golden ratio, any range of training speakers has about the right share of each kind
     is_other = index * 0.618034 % 1 >= 1 - TRAIN_SHARE_OTHER if split == "train" else split.endswith("other")
     kind = "other" if is_other else "clean"
     timbres, accents = variants(seed, language, split), load_language(language).accents[kind]
@@ -155,7 +155,7 @@ def synthesize(text: str, voice: str, rate: int, pitch: int, pitch_range: int, w
     - pitch, pitch_range: 0 to 99; the default of every voice is 50
     - word_gap: pause between words in units of 10 ms, at the default rate
 
-    Raises RuntimeError that quotes the text and the voice if espeak-ng fails or produces no sound.
+    Raises a RuntimeError that quotes the text and the voice if espeak-ng fails or produces no sound.
     """
     chunks: list[bytes] = []
 
@@ -197,7 +197,7 @@ def coloured_noise(rng: np.random.Generator, samples: int, slope: float) -> np.n
 
 
 def reverberate(waveform: np.ndarray, room: int, reverberation_time: float, direct_to_reverberant: float) -> np.ndarray:
-    """Add reverberation to a waveform (S,), simulated with exponentially decaying noise. room: seed of the noise."""
+    """Add reverberation, simulated with exponentially decaying noise, to a waveform (S,). room: seed of the noise."""
     times = np.arange(int(reverberation_time * SAMPLE_RATE)) / SAMPLE_RATE
     tail = np.random.default_rng(room).standard_normal(len(times)) * 10 ** (-3 * times / reverberation_time)
     tail[: int(0.002 * SAMPLE_RATE)] = 0  # the first reflection arrives after 2 ms
@@ -209,7 +209,7 @@ def reverberate(waveform: np.ndarray, room: int, reverberation_time: float, dire
 
 
 def record(speaker: Speaker, waveform: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Simulate recording speech (S,) at 16 kHz in the speaker's room. Return int16 samples (S',) without clipping."""
+    """Record speech (S,) at 16 kHz in the speaker's simulated room. Return int16 samples (S',) without clipping."""
     speech = trim(waveform, *rng.uniform(*SILENCE, size=2))
     speech = reverberate(speech, speaker.room, speaker.reverberation_time, speaker.direct_to_reverberant)
     decibels = speaker.signal_to_noise + rng.uniform(-UTTERANCE_SIGNAL_TO_NOISE, UTTERANCE_SIGNAL_TO_NOISE)

@@ -133,7 +133,7 @@ def test_a_damaged_cache_is_found_and_built_anew(
         path.write_bytes(content[: len(content) // 2 if damage == "short" else 0])
     result = read_all(component("cache", "pcm", root=str(built.parent)), utterances)
     assert same(result, [audio.read(u.audio, u.offset, u.duration) for u in utterances])
-    assert f"cache {built} is damaged and is built again" in caplog.text
+    assert f"cache {built} is damaged and is being rebuilt" in caplog.text
 
 
 @pytest.mark.parametrize("index", [np.array([[1, "a"], [2, None]], object), np.zeros((2, 3)), np.zeros((2, 1), int)])
@@ -151,7 +151,7 @@ def test_a_cache_that_is_cut_or_removed_while_a_run_reads_it(built: Path, uttera
     os.truncate(built / "values", 2 * len(expected[0]))
     for cached in (opened, pickle.loads(pickle.dumps(opened))):
         assert same([cached.read(utterances[0])[0]], expected[:1])
-        with pytest.raises(UsageError, match=r"pcm-train-.*values was truncated while it was read"):
+        with pytest.raises(UsageError, match=r"pcm-train-.*values was truncated while it was being read"):
             cached.read(utterances[1])
     opened = component("cache", "pcm", root=str(built.parent)).open("train", utterances, 0)
     shutil.rmtree(built)
@@ -184,7 +184,7 @@ def test_too_little_space_is_told_before_the_work(
     utterances: list[Utterance], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pcm, "SAMPLE_RATE", 10**15)  # as if the audio were that large
-    with pytest.raises(UsageError, match=r"cannot write the cache .* it needs .* GB, and .* GB are free"):
+    with pytest.raises(UsageError, match=r"cannot write the cache .* it needs .* GB, but only .* GB is free"):
         component("cache", "pcm", root=str(tmp_path)).open("train", utterances, 0)
 
 

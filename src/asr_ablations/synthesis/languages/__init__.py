@@ -21,7 +21,7 @@ Productions = list[tuple[float, list[str]]]
 class Language:
     """The grammar, the words and the voices of a language.
 
-    - grammar: weighted productions of each symbol (in capitals), which consist of symbols, categories and words
+    - grammar: weighted productions of each symbol (in capitals); they consist of symbols, categories and words
     - categories: words of each category (in capitals), most frequent first
     - correct: function that corrects the words of a finished sentence, for example from "a apple" to "an apple"
     - accents: espeak-ng's voice names for each kind of speaker ("clean" and "other")
@@ -65,7 +65,7 @@ def codes() -> list[str]:
 
 @lru_cache
 def load_language(code: str) -> Language:
-    """Import a language, but no other languages. Raises UsageError if there is no module for its code."""
+    """Import the module of one language, and return the language. Raises UsageError if there is no such module."""
     if code not in codes():
         raise choices("data.language", code, codes())
     language: Language = import_module(f"{__name__}.{code}").language()

@@ -50,7 +50,7 @@ def graded(adjective: str, ending: str) -> str:
 
 
 def verb_forms(entry: str) -> dict[str, str]:
-    """Return a verb's forms by the names in FORMS. entry: the verb as "base[/past[/participle]]"."""
+    """Return a verb's forms, keyed by the names in FORMS. entry: the verb as "base[/past[/participle]]"."""
     base, *irregular = entry.split("/")
     done = irregular[-1] if irregular else past(base)
     third = {"have": "has"}.get(base, plural(base) if not base.endswith("o") else base + "es")

@@ -9,7 +9,7 @@ WORDS = load_words("pl")
 
 
 def feminine(entry: str) -> tuple[str, str, str, str]:
-    """Return the nominative, accusative, genitive (also nominative plural) and instrumental of a noun in -a."""
+    """Return the nominative, accusative, genitive (also nominative plural) and instrumental of a noun ending in -a."""
     if "/" in entry:
         nominative, accusative, genitive, instrumental = entry.split("/")
         return nominative, accusative, genitive, instrumental
@@ -42,7 +42,7 @@ FORMS = ("INF", *PRESENT, *PAST)
 
 
 def present(infinitive: str) -> list[str]:
-    """Return the present tense of a regular verb in -ować or -ać: the forms for I, he and they."""
+    """Return the present tense of a regular verb ending in -ować or -ać: the forms for I, he and they."""
     if infinitive.endswith("ować"):
         return [infinitive[:-4] + ending for ending in ("uję", "uje", "ują")]
     return [infinitive[:-1] + ending for ending in ("m", "", "ją")]
@@ -59,7 +59,7 @@ def past(infinitive: str) -> list[str]:
 
 
 def verb_forms(entry: str) -> dict[str, str]:
-    """Return a verb's forms by the names in FORMS. entry: the infinitive, followed by any irregular forms."""
+    """Return a verb's forms, keyed by the names in FORMS. entry: the infinitive, followed by any irregular forms."""
     infinitive, *irregular = entry.split("/")
     forms = [infinitive, *(irregular[:3] or present(infinitive)), *(irregular[3:] or past(infinitive))]
     return dict(zip(FORMS, forms, strict=True))
