@@ -36,7 +36,7 @@ from asr_verdicts.metrics import METRICS
 from asr_verdicts.record import Record
 
 RELATIVE = {"time_to_accuracy": ["minutes"], "throughput": ["R"]}
-"""Columns that a comparison of machines also shows in % of the first machine (Baunsgaard2020 table 4)."""
+"""Columns that comparisons also show as a percentage of the first machine's value (Baunsgaard2020 table 4)."""
 
 RATES = tuple(name for name, metric in METRICS.items() if metric.is_rate)
 
@@ -183,7 +183,7 @@ class TimedTrainingRun(TrainingRun):
 
 @entry("benchmarks")
 def main(cfg: DictConfig) -> None:
-    """Train as one rank from the beginning. An earlier attempt is not continued, and its folder is renamed."""
+    """Run one rank of a training from the beginning. An earlier attempt is not continued; its folder is renamed."""
     silence_lightning()
     with StopRequest() as stop:
         record, task, data = set_up(cfg)
