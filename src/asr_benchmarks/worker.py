@@ -1,4 +1,4 @@
-"""Worker processes, which separate the threads, memory and settings of different frameworks."""
+"""Worker processes, which keep the threads, memory and settings of different frameworks apart."""
 
 import os
 import signal

@@ -180,7 +180,7 @@ class MeasuredStep(BareTraining):
         return int(torch.cuda.max_memory_allocated()) if self.device.type == "cuda" else peak_memory()
 
     def _time_on_processor(self, way: str, native: str | bool) -> float:
-        """Time the step with the native library or without it (false), and record its processor time under `way`."""
+        """Time the step with a native library or without one (false), and record its processor time under `way`."""
         use(native if native != NONE else False)
         started = time.process_time()
         seconds = self._time(self.step)

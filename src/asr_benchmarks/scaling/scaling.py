@@ -154,7 +154,7 @@ def explain_rows(points: Sequence[Point], timings: Mapping[str, Timing], gpus: i
         lines.append(f"other work is running on the machine: {load:.1f} processes compete for {cores()} cores")
     lines += [f"{p.ranks} ranks, batch {p.batch} per rank, failed: {p.failed}" for p in points if p.failed is not None]
     lines += noise_notes({name: timing for name, timing in timings.items() if not math.isnan(timing.median)})
-    unclear = "which is unlikely (960 h in 119 s), and has no times in full precision (???)"
+    unclear = "which is unlikely (960 h in 119 s), and no times in full precision (???)"
     return [*lines, f"published: Ambroszczyk2019 §2.5 gives epochs in seconds, {unclear}"]
 
 

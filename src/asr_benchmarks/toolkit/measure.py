@@ -50,7 +50,7 @@ def toolkit_speed(
     worker_threads: int,
     **shared: Any,
 ) -> Iterator[Result]:
-    """Yield the result of all engines, then the same result with `workers` added. shared: fields of Settings."""
+    """Yield the result of all engines, then that result plus the workers' measurements. shared: fields of Settings."""
     sizes = {key: shared[key] for key in ("features", "labels", "chunk", "layers", "width", "batch")}
     check_counts(utterances=utterances, frames=frames, epochs=epochs, worker_epochs=worker_epochs, **sizes)
     check_counts(worker_threads=worker_threads)
@@ -130,7 +130,7 @@ def _explain_choices(
         f"{utterances} utterances of {frames} frames of 10 ms, {100 * held_out:g} % of them held out; the paper holds "
         "out 10 % of CHiME, which has 8,738 utterances of 7.4 s on average, about 18 hours",
         f"synthetic data: {settings.labels} labels that last five frames on average, each with a random mean in "
-        f"{settings.features} dimensions, and noise of deviation {noise:g}; compare error rates only with each other",
+        f"{settings.features} dimensions, and noise with sd {noise:g}; compare these error rates only with each other",
         "2016 and published: Doetsch2016 table 1 and §6, GeForce GTX 980, Theano with its own kernels, one GPU per "
         f"worker; here each worker has {threads} thread(s) or a GPU",
         "memory: peak of the process, including libraries and mapped files; on a GPU, the peak that torch reserved",
