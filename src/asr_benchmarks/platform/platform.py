@@ -130,7 +130,7 @@ def _explain(run: Record, minutes: float | None, reached: Table) -> list[str]:
     limit = f"max_epochs={run.config['max_epochs']}" if minutes is None else f"benchmark.minutes={minutes:g}"
     lines = [
         f"epochs trained in {spent:.3g} minutes, with {limit}: {epochs}; {run.folder.parent.name}/{run.folder.name}",
-        "R: hours of audio trained per second; time to accuracy: until the median over three validations is low enough",
+        "R: hours of training audio per second; time to accuracy: until the median of three validations is low enough",
     ]
     if (count := run.summary.ranks or 1) > 1:
         lines.append(f"CPU, memory and waiting were measured on the first of {count} ranks, GPUs on all ranks")

@@ -168,7 +168,7 @@ class MeasuredStep(BareTraining):
         return {**shares, "tau us": tau, "rnn GFLOP/s": rate, "peak GB": peak / 1e9}
 
     def measure_rate(self, seconds: float) -> float:
-        """Return hours of audio trained per second, measured in whole passes that take at least `seconds` seconds."""
+        """Return hours of training audio per second, measured in whole passes that take at least `seconds` seconds."""
         started, passes = device_clock(self.device), 0
         while not passes or device_clock(self.device) - started < seconds:
             self._time(self.step)

@@ -146,7 +146,7 @@ def list_published() -> list[Row]:
 def explain_rows(points: Sequence[Point], timings: Mapping[str, Timing], gpus: int, threads: int) -> list[str]:
     """Return notes about the backend, threads, other work on the machine, failures, noise and published times."""
     backend = "GPUs, NCCL" if gpus else "processes on the CPU, gloo"
-    lines = [f"ranks are {backend}; threads per rank: {threads}; R: hours of audio trained per second by all ranks"]
+    lines = [f"ranks are {backend}; threads per rank: {threads}; R: hours of training audio per second, all ranks"]
     largest = max(point.ranks for point in points)
     if not gpus and largest * threads > cores():
         lines.append(f"{largest} ranks of {threads} threads share {cores()} cores; more ranks than cores gain nothing")
