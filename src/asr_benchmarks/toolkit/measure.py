@@ -190,7 +190,7 @@ def average_workers(
 
 
 def list_ways(counts: list[int], every: Sequence[int | None]) -> dict[str, tuple[int, int | None]]:
-    """Return (workers, steps between averagings) by name. None means once per epoch; a single worker always has it."""
+    """Return (workers, steps between averagings) by name. None means once per epoch, as for a single worker."""
     pairs = [(count, span) for count in counts for span in (every if count > 1 else [None])]
     return {
         f"{count} worker{'s' if count > 1 else ''}{f', every {span} steps' if span else ''}": (count, span)
