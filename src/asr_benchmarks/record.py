@@ -22,7 +22,7 @@ from asr_benchmarks.tables import FRAMEWORKS, Result, show, write_report
 from asr_verdicts.files import write_json
 
 CPUS = Path("/sys/devices/system/cpu")
-"""Folder with Linux's settings of the CPU cores. Virtual machines usually lack the clock settings."""
+"""Folder in which Linux keeps the settings of CPU cores. Virtual machines usually lack the clock settings."""
 
 UNFINISHED = "unfinished: the benchmark ended before all measurements were made"
 
@@ -111,5 +111,5 @@ def read_driver_version() -> str:
 
 
 def _read_load() -> str:
-    """Return the load average: the mean number of running and waiting processes in the last minute."""
+    """Return the load average: the mean number of running and waiting processes over the last minute."""
     return f"{os.getloadavg()[0]:.2f}"

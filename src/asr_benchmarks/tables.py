@@ -41,7 +41,7 @@ class Result:
 
     - figures: single values by name
     - tables: tables by name
-    - relative: for each table, the columns that a comparison also shows in % of the first result
+    - relative: for each table, the columns that a comparison also shows as percentages of the first result
     - machine: hardware properties and package versions
     """
 
@@ -138,7 +138,7 @@ def join_tables(results: Mapping[str, Result]) -> dict[str, Table]:
 
 
 def _join_rows(table_of: Mapping[str, Table], title: str, relative: Mapping[str, Sequence[str]]) -> Table:
-    """Join one table of several results. relative: for each table, the columns to add in % of the first result."""
+    """Join one table of several results. relative: by table, the columns to add as percentages of the first result."""
     rows = [row for table in table_of.values() for row in table]
     columns = list(dict.fromkeys(column for row in rows for column in row))
     measured = [column for column in columns if any(isinstance(row.get(column), float) for row in rows)]

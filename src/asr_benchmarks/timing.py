@@ -1,4 +1,4 @@
-"""Time several variants alternately, because other work on the machine then slows all of them equally."""
+"""Time several variants alternately, so that other work on the machine slows all of them equally."""
 
 import statistics
 import time
@@ -31,7 +31,7 @@ class Timing:
 
     @property
     def spread(self) -> float:
-        """Interquartile range in % of the median. Outliers hardly affect it."""
+        """Interquartile range as a percentage of the median. Outliers hardly affect it."""
         if len(self.seconds) < 2:
             return 0.0
         low, _, high = statistics.quantiles(self.seconds, n=4, method="inclusive")

@@ -1,4 +1,4 @@
-"""Worker processes, which separate the threads, memory and settings of different frameworks."""
+"""Worker processes, which keep the threads, memory and settings of different frameworks apart."""
 
 import os
 import signal
@@ -51,12 +51,12 @@ class WorkerError(RuntimeError):
 class Worker:
     """A new process that builds an object with `make`. `call` runs a method of that object.
 
-    - make: function that builds the object, and must not import a framework in the calling process
+    - make: function that builds the object; it must not import a framework in the calling process
     - threads: number of cores that the process may use; None for all
     - environment: additional environment variables
-    - children: whether the object starts processes itself
+    - children: whether the object itself starts processes
     - first: index of the first core to use, among the calling process's cores
-    - wait: whether to wait until the object is built; if not, the first call waits and raises its errors
+    - wait: whether to wait until the object is built; otherwise the first call waits and raises any errors
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class Worker:
         added = {**limits, **(environment or {})}
         before = {name: os.environ.get(name) for name in added}
         os.environ.update(added)
-        # Ctrl-C reaches all processes in a terminal, so block it in workers without children: this process ends them
+        # Ctrl-C reaches all processes in a terminal. Workers without children block it, because this process ends them.
         unblocked = signal.pthread_sigmask(signal.SIG_BLOCK, set() if children else {signal.SIGINT})
         try:
             self._process.start()
@@ -92,7 +92,7 @@ class Worker:
             self._await_ready()
 
     def call(self, method: str, *arguments: object) -> Any:
-        """Call a method of the object and return its result. Raise WorkerError if it fails or the process has ended."""
+        """Call a method of the object and return its result. Raise WorkerError if that fails or the process ended."""
         self._await_ready()
         self._pipe.send((method, arguments))
         return self._answer()
@@ -118,7 +118,7 @@ class Worker:
         return answer
 
     def close(self) -> None:
-        """Close the pipe, which makes the process exit. Kill the process if it still runs after 10 s."""
+        """Close the pipe, which makes the process exit. Kill the process if it is still running after 10 s."""
         self._pipe.close()
         self._process.join(timeout=10)
         self.kill()
@@ -160,7 +160,7 @@ class Group:
             self.workers.append(Worker(make, pinned, environment, wait=False, first=rank * threads))
 
     def call(self, method: str, *arguments: object) -> list[Any]:
-        """Call a method of all objects. If a call fails, kill all workers, because the others might wait for it."""
+        """Call a method of all objects. If one fails, kill all workers, because some might be waiting for it."""
         with ThreadPoolExecutor(len(self.workers)) as pool:
             futures = [pool.submit(worker.call, method, *arguments) for worker in self.workers]
             done, _ = wait(futures, return_when=FIRST_EXCEPTION)
@@ -194,12 +194,12 @@ workers share.
 class Implementation:
     """A training implementation that a benchmark compares with others.
 
-    - trainer: its Trainer class, as a name within asr_benchmarks; only the worker process imports it
+    - trainer: name of its Trainer class within asr_benchmarks; only the worker process imports it
     - model: additional arguments of the Trainer
     - packages: packages that must be installed
     - environment: additional environment variables of the worker process
     - devices: devices on which it runs
-    - children: whether it starts processes itself
+    - children: whether it starts processes of its own
     - published: name of the corresponding implementation in a paper
     """
 
@@ -261,7 +261,7 @@ def run_workers(
 
 
 class Measured(NamedTuple):
-    """Measurements of a worker. memory: peak bytes of its process. device_memory: peak bytes of the GPU, or None."""
+    """Measurements of a worker. memory: peak bytes in its process. device_memory: peak bytes on the GPU, or None."""
 
     timing: Timing
     steps: list[Step]
@@ -278,7 +278,7 @@ def measure_in_turn(workers: Mapping[Key, Worker], **options: Any) -> dict[Key, 
         try:
             steps[key].append(workers[key].call("step"))
         except WorkerError as error:
-            raise UsageError(f"{key} failed while it was measured: {error}") from error
+            raise UsageError(f"{key} failed while it was being measured: {error}") from error
         return steps[key][-1].seconds
 
     timings = in_turn({key: partial(measure, key) for key in workers}, **options)

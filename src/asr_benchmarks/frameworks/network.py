@@ -199,7 +199,7 @@ class Network:
     - loss: ce (cross-entropy of each output) or ctc
     - shortest, labels: frames of the shortest utterance, and labels per utterance
     - optimizer: sgd or adam
-    - bound: sample initial weights uniformly from ±bound; None uses the normal distribution of each layer
+    - bound: initial weights are sampled uniformly from ±bound; None: from each layer's normal distribution
     - copied: whether each step copies the batch to the device
     """
 

@@ -193,7 +193,7 @@ def list_trained(module: nn.Module) -> list[nn.Parameter]:
 
 
 def load_weights(module: nn.Module, weights: Mapping[str, np.ndarray]) -> None:
-    """Copy weights that draw_weights has returned into a module."""
+    """Copy weights from draw_weights into a module."""
     with torch.no_grad():
         for path, value in weights.items():
             place, _, name = path.rpartition(".")
@@ -202,7 +202,7 @@ def load_weights(module: nn.Module, weights: Mapping[str, np.ndarray]) -> None:
 
 
 def _find_target(module: nn.Module, name: str) -> tuple[torch.Tensor, tuple[int, ...]]:
-    """Return the parameter that a weight name of draw_weights means, and the axis permutation for its value."""
+    """Return the parameter for a weight name of draw_weights, and the axis permutation for its value."""
     if isinstance(module, Recurrent):
         parameters = [value for key, value in module.named_parameters() if "bias_hh" not in key]
         parameter = parameters[list(module.sizes.weights()).index(name)]

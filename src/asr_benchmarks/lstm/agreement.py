@@ -13,7 +13,7 @@ LARGEST = 1e-4
 """Largest allowed difference of logits, and largest allowed relative difference of the loss, from the reference."""
 
 LEARNING = 1.0
-"""Largest allowed deviation, in %, of the first step's loss decrease from the median implementation's."""
+"""Largest allowed deviation from the median, in %, of the amount by which the first step lowers the loss."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Expected:
             self.valid = np.arange(network.shape[0]) < samples.lengths[:, None]
 
     def compare(self, worker: Worker) -> Agreement:
-        """Compare a Trainer's outputs and loss with the reference. The Trainer, in its worker, trains two steps."""
+        """Compare a Trainer's outputs and loss with the reference. The Trainer in the worker trains two steps."""
         outputs = worker.call("outputs")
         same = outputs.shape == self.logits.shape
         logits = float(np.abs(outputs - self.logits)[self.valid].max()) if same else float("inf")

@@ -148,7 +148,7 @@ def build_network(
     outputs: int,
     labels: int,
 ) -> Network:
-    """Build LSTM layers and a linear layer on the last frame, or for CTC on all frames. Initialise as torch's LSTM."""
+    """Build LSTM layers and a linear layer on the last frame (CTC: all frames), initialised as in torch.nn.LSTM."""
     directions = 2 if bidirectional else 1
     recurrent, output = LSTM(features, units, layers, directions), Dense(units * directions, outputs)
     sequence = (recurrent, output) if loss == "ctc" else (recurrent, Reshape("last"), output)

@@ -1,6 +1,6 @@
 """The six networks of Shi2016 table 2. Sizes come from conf/benchmark/networks/network/ and are divided by `shrink`.
 
-Each function passes its further keyword arguments, `batch` and `published`, on to Network.
+Each function passes its remaining keyword arguments, `batch` and `published`, to Network.
 """
 
 import itertools
@@ -26,7 +26,7 @@ def fcn(name: str, *, shrink: int, inputs: int, outputs: int, hidden: int, hidde
 def alexnet(
     name: str, *, shrink: int, image: int, outputs: int, channels: list[int], hidden: int, **size: Any
 ) -> Network:
-    """Build AlexNet in one tower (Krizhevsky 2014, One weird trick), without dropout or cross-channel normalisation.
+    """Build a single-tower AlexNet (Krizhevsky 2014, One weird trick), without dropout or cross-channel normalisation.
 
     As in Table 2, it has 61 million parameters. The table also says "4 layers", but 8 layers have weights, and 5 of
     them are convolutions.

@@ -25,10 +25,10 @@ from asr_benchmarks.worker import (
 from asr_verdicts.errors import UsageError, choices
 
 TOLERANCE = {False: 1e-4, True: 1e-2}
-"""Largest allowed relative difference of outputs and losses, by value of the key `tf32`, which rounds products."""
+"""Largest allowed relative difference in outputs and losses, by the value of `tf32` (true: products are rounded)."""
 
 STEP = "network | framework | device | threads | batch | ms | spread % | samples/s | GFLOP/s | peak GB"
-"""Columns of the table `steps`. ms: median step time. peak GB: GPU memory, or on a CPU the memory of the process."""
+"""Columns of the table `steps`. ms: median step time. peak GB: memory of the GPU, or of the process on a CPU."""
 
 SIZE = "network | kind | input | outputs | parameters | millions | Table 2 | GFLOP per sample"
 
@@ -67,7 +67,7 @@ def network_speed(
 
 
 class Variant(NamedTuple):
-    """A network in a framework. threads: number of CPU threads, or None on a GPU, where the framework chooses it."""
+    """A combination to measure. threads: number of CPU threads, or None on a GPU, where the framework chooses it."""
 
     network: Network
     framework: str
@@ -83,10 +83,10 @@ class Variant(NamedTuple):
 def list_variants(
     network: Network, frameworks: Sequence[str], gpu: bool, threads: Sequence[int], batches: Sequence[float]
 ) -> list[Variant]:
-    """List the variants of a network that are measured.
+    """List the variants of a network to measure.
 
-    On a CPU, the paper's mini-batch (or else the first one) is measured with every number of threads, and the other
-    mini-batches with the largest number that does not exceed the cores. On a GPU, every mini-batch is measured.
+    On a CPU, the paper's mini-batch size (or else the first size) is combined with every number of threads, and
+    the other sizes with the largest number that does not exceed the cores. On a GPU, every size is measured.
     """
     sizes = list(dict.fromkeys(max(1, round(part * network.batch)) for part in batches))
     usual = network.batch if network.batch in sizes else sizes[0]
@@ -98,7 +98,7 @@ def list_variants(
 
 
 def choose_names(only: Sequence[str], *every: Mapping[str, object]) -> list[list[str]]:
-    """Return the names of each mapping that are in `only`, or all of a mapping's names if none of them is in `only`.
+    """For each mapping, return the names that are in `only`, or all names if none of them is in `only`.
 
     Raise UsageError if a name in `only` is in no mapping."""
     allowed = [name for names in every for name in names]
@@ -109,14 +109,14 @@ def choose_names(only: Sequence[str], *every: Mapping[str, object]) -> list[list
 
 
 class Reference:
-    """The first framework's outputs and losses by network and mini-batch, which other frameworks must reproduce."""
+    """Outputs and losses of the first framework, by network and batch size. Other frameworks must reproduce them."""
 
     def __init__(self, tf32: bool) -> None:
         self.tf32, self.tolerance = tf32, TOLERANCE[tf32]
         self.first: dict[tuple[str, int], tuple[np.ndarray, list[float]]] = {}
 
     def check(self, variant: Variant, worker: Worker) -> None:
-        """Raise WorkerError if a worker's number of parameters, outputs or losses differ from the reference.
+        """Raise WorkerError if the number of parameters is wrong, or outputs or losses differ from the reference.
 
         If the network has batch norm, only the first loss is compared, because gradients through batch norm over few
         values amplify rounding errors.
@@ -198,7 +198,7 @@ def _compare_size(network: Network, shrink: int) -> list[str]:
 
 
 def _list_gains(rows: Sequence[Row]) -> list[Row]:
-    """List the speed-ups by threads and by a GPU for each network and framework, at the first measured mini-batch."""
+    """List each network's speed-ups from threads and a GPU in each framework, at the first measured mini-batch size."""
     gains = []
     for network, framework in dict.fromkeys((row["network"], row["framework"]) for row in rows):
         measured = [row for row in rows if (row["network"], row["framework"]) == (network, framework)]
@@ -255,13 +255,13 @@ def build_gain_row(
 
 
 def count_slower(rows: Collection[Row]) -> str | None:
-    """Return in how many cases (`n of m`) more threads than cores were slower, or None if this was never measured."""
+    """Return in how many cases (`n of m`) more threads than cores were slower, or None if no case was measured."""
     ratios = [ratio for row in rows if (ratio := row[BEYOND]) is not None]
     return f"{sum(ratio > 1 for ratio in ratios)} of {len(ratios)}" if ratios else None
 
 
 def list_published_gains(networks: Collection[str]) -> list[Row]:
-    """List the published speed-ups by threads and GPUs for these networks."""
+    """List the published speed-ups of these networks from more threads and from GPUs."""
     return [
         build_gain_row(network, framework, f"{machine['name']}, published", machine["cores"], threads, gpu)
         for network, framework, machine, threads, gpu in _list_cases(networks)

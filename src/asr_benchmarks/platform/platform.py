@@ -36,7 +36,7 @@ from asr_verdicts.metrics import METRICS
 from asr_verdicts.record import Record
 
 RELATIVE = {"time_to_accuracy": ["minutes"], "throughput": ["R"]}
-"""Columns that a comparison of machines also shows in % of the first machine (Baunsgaard2020 table 4)."""
+"""Columns that comparisons also show as a percentage of the first machine's value (Baunsgaard2020 table 4)."""
 
 RATES = tuple(name for name, metric in METRICS.items() if metric.is_rate)
 
@@ -130,7 +130,7 @@ def _explain(run: Record, minutes: float | None, reached: Table) -> list[str]:
     limit = f"max_epochs={run.config['max_epochs']}" if minutes is None else f"benchmark.minutes={minutes:g}"
     lines = [
         f"epochs trained in {spent:.3g} minutes, with {limit}: {epochs}; {run.folder.parent.name}/{run.folder.name}",
-        "R: hours of audio trained per second; time to accuracy: until the median over three validations is low enough",
+        "R: hours of training audio per second; time to accuracy: until the median of three validations is low enough",
     ]
     if (count := run.summary.ranks or 1) > 1:
         lines.append(f"CPU, memory and waiting were measured on the first of {count} ranks, GPUs on all ranks")
@@ -183,7 +183,7 @@ class TimedTrainingRun(TrainingRun):
 
 @entry("benchmarks")
 def main(cfg: DictConfig) -> None:
-    """Train as one rank from the beginning. An earlier attempt is not continued, and its folder is renamed."""
+    """Run one rank of a training from the beginning. An earlier attempt is not continued; its folder is renamed."""
     silence_lightning()
     with StopRequest() as stop:
         record, task, data = set_up(cfg)

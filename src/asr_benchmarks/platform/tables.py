@@ -46,7 +46,7 @@ PARTS = {"total": "the machine", "gpus": "its GPUs", "cpus": "its CPUs"}
 
 
 def list_figures(run: Record) -> dict[str, object]:
-    """Return the figures of the whole training. Waiting is the share of training time between batches."""
+    """Return figures for the whole training. Waiting is the share of the training time that passes between batches."""
     summary: Any = run.summary
     trained = (summary.seconds["train"] / 60, summary.audio_hours_seen, _mean(run.metrics, "train/waiting_percent"))
     memory, energy = summary.peak_memory_bytes / 2**30, sum_energy(read_utilisation(run.folder))
@@ -138,7 +138,7 @@ def _mean(rows: Sequence[Row], column: str) -> float | None:
 
 
 WINDOW = 25.0
-"""Seconds in the plot of utilisation, as in Baunsgaard2020 figure 8."""
+"""Seconds that the utilisation plot covers, as in Baunsgaard2020 figure 8."""
 POINTS = 100
 """Maximum number of points in the plot of throughput over time."""
 
@@ -193,7 +193,7 @@ def _list_rates(run: Record, metric: Metric) -> Line:
 def compare_beam_widths(
     folder: Path, decoder: partial[Decoder], widths: Sequence[int], utterances: int | None, repeats: int
 ) -> tuple[list[Row], list[str]]:
-    """Decode `utterances` of the first validation set (None: all) with each beam width. Return rows and notes."""
+    """Decode `utterances` utterances of the first validation set (None: all) with each width. Return rows and notes."""
     trained = load_run(folder)
     trained.data.corpus.prepare()
     name = trained.data.corpus.validation[0]

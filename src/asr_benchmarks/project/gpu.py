@@ -26,7 +26,7 @@ WAITS = ("cudaStreamSynchronize", "cudaDeviceSynchronize", "cudaEventSynchronize
 """CUDA calls in which the host waits for the GPU. Copies to pageable memory wait in cudaStreamSynchronize."""
 
 BEFORE = 5
-"""Number of initial steps whose waits are not counted, because allocation, tuning and compilation cause waits once."""
+"""Number of initial steps whose waits are not counted, because allocation, tuning and compilation cause waits there."""
 
 AT_LEAST = ("port_ratio", "loader_hours_per_second", "efficiency_percent")
 """Goals that are lower bounds. All other goals are upper bounds."""
@@ -161,7 +161,7 @@ class Measurements:
         fit_steps(point, self.corpus, steps, [callback])
 
     def run_part(self, name: str, part: Part) -> None:
-        """Run another benchmark, and add its tables, figures and notes with the prefix `name`."""
+        """Run a benchmark as a part, and add its tables, figures and notes with the prefix `name`."""
         if name == "scaling":
             self._need_gpus(2)
         point = self.cfg.copy()

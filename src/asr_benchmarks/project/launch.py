@@ -29,7 +29,7 @@ SCRIPT = Path(__file__).resolve().parents[2] / "train.py"
 def launch_times(cfg: DictConfig, *, arms: int, repeats: int) -> Result:
     """Measure the seconds from a short run's launch to the end of its first step, for three ways to launch runs.
 
-    The figures are the medians for the first arm, for all later arms, and for the time until all arms are trained.
+    The figures are medians over the first arms, over all later arms, and over the times until all arms are trained.
     """
     whole("benchmark.arms", arms, 2)
     check_counts(repeats=repeats)

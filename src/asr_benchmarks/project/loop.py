@@ -79,7 +79,7 @@ def _time_bare(cfg: DictConfig, corpus: Corpus, steps: int) -> float:
 
 
 def read_ahead(data: SpeechData, steps: int) -> list[Batch]:
-    """Read the first `steps` batches before the measurement, because neither loop should wait for the disk."""
+    """Read the first `steps` batches before the measurement, so that neither loop waits for the disk."""
     return list(itertools.islice(data.train_dataloader(), steps))
 
 

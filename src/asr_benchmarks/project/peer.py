@@ -21,7 +21,7 @@ from asr_verdicts.errors import UsageError
 
 FIGURES = "batch | utterances | model_width | device | R | ours / port"
 COLUMNS = "way | R | ms per batch | spread % | padding % | gain | ratio"
-"""Columns of the table `ways`. R: hours of audio per second. gain: R relative to the row above. ratio: to the port."""
+"""Columns of `ways`. R: hours of audio per second. gain: R relative to the row above. ratio: R relative to the port."""
 
 
 def against_the_port(cfg: DictConfig, *, batches: int, repeats: int, warmup: int, budget: float | None) -> Result:

@@ -1,7 +1,7 @@
 """DeepSpeech2 as it is usually ported to PyTorch, for the comparisons in benchmark=step and benchmark=peer.
 
 The structure is the same as in deepspeech.pytorch. Padding is set to 0 utterance by utterance after every convolution,
-norm and rectifier (MaskConv), recurrent layers pack and unpack (BatchRNN), and batch norm includes the padding.
+norm and rectifier (MaskConv), recurrent layers pack sequences (BatchRNN), and batch norm includes the padding.
 """
 
 from collections.abc import Callable, Sequence
@@ -189,7 +189,7 @@ def _join_directions(layer: Directions) -> nn.RNNBase:
 
 
 def usual_port(task: CTCTask, precision: int | str) -> PortedDeepSpeech2 | None:
-    """Build the port with a copy of the task's weights, or return None if it lacks the model or the precision."""
+    """Build the port with a copy of the task's weights, or None if it does not support the model or precision."""
     if str(precision).endswith("true"):
         return None  # the port's norms would also run in 16 bits
     try:

@@ -1,4 +1,4 @@
-"""Time a training step and its parts, next to the usual port, and measure trainings that share a device."""
+"""Time a training step and its parts, compared with the usual port, and measure trainings that share a device."""
 
 import copy
 import itertools
@@ -44,9 +44,9 @@ COLUMNS = (
 
 - ms: median time of a step
 - R: hours of audio per second, without padding
-- MFU: model FLOP utilisation, which is operations per second in % of the machine's peak
+- MFU: model FLOP utilisation, which is operations per second as a percentage of the machine's peak
 - native: instruction set of the native library, or none
-- CPU ms: processor time, which depends less on other work on the machine
+- CPU ms: processor time, which other work on the machine affects less than wall time
 - torch CPU ms: processor time with native=false
 """
 
@@ -135,7 +135,7 @@ class MeasuredStep(BareTraining):
 
         ours, port = timings[OURS], timings.get(PORT)
         seconds, product = ours.median, 2 * SIDE**3 / min(timings[PRODUCT].seconds)
-        # for 16 bits on a GPU in PEAKS, the peak is from the data sheet; otherwise it is the measured product
+        # for 16 bits on a GPU in PEAKS, the peak is from the data sheet; otherwise it is the product's measured speed
         sheet = next((peak for part, peak in PEAKS.items() if part in name_device(self.device)), product)
         peak = product if self.cfg.precision == 32 else sheet
         frames = [self.task.features.frames(batch.lengths) for batch in self.batches]
@@ -154,7 +154,7 @@ class MeasuredStep(BareTraining):
         The speed is None if the layer's time does not grow with the number of frames.
         """
         peak = self.read_peak()
-        # time the whole step again right before its parts, because other work on the machine then slows both alike
+        # time the whole step again right before its parts, so that other work on the machine slows both alike
         whole = 0.0
         for batch in self.batches:
             started = read_clock(self.device)
@@ -168,7 +168,7 @@ class MeasuredStep(BareTraining):
         return {**shares, "tau us": tau, "rnn GFLOP/s": rate, "peak GB": peak / 1e9}
 
     def measure_rate(self, seconds: float) -> float:
-        """Return hours of audio trained per second, measured in whole passes that take at least `seconds` seconds."""
+        """Return hours of training audio per second, measured in whole passes that take at least `seconds` seconds."""
         started, passes = device_clock(self.device), 0
         while not passes or device_clock(self.device) - started < seconds:
             self._time(self.step)
@@ -180,7 +180,7 @@ class MeasuredStep(BareTraining):
         return int(torch.cuda.max_memory_allocated()) if self.device.type == "cuda" else peak_memory()
 
     def _time_on_processor(self, way: str, native: str | bool) -> float:
-        """Time the step with the native library or without it (false), and record its processor time under `way`."""
+        """Time the step with a native library or without one (false), and record its processor time under `way`."""
         use(native if native != NONE else False)
         started = time.process_time()
         seconds = self._time(self.step)
@@ -220,7 +220,7 @@ GATES: dict[type[nn.Module], int] = {nn.LSTM: 4, nn.GRU: 3, nn.RNN: 1}
 
 
 def count_training_flops(model: Any, frames: torch.Tensor) -> float:
-    """Count the operations of a forward and backward pass, without padding. frames: frames of each utterance, (B,).
+    """Count the operations of a forward and backward pass, without padding. frames: frame count of each utterance (B,).
 
     Only convolutions, recurrent cells and linear layers count. For each product in the forward pass, the backward pass
     has two: one for the weight gradient, and one for the input gradient, which the first layer does not need.
@@ -251,7 +251,7 @@ def _count_per_frame(layer: nn.Module) -> float:
 
 
 def time_parts(task: CTCTask, batch: Batch, precision: Context) -> dict[str, float]:
-    """Return the seconds that conv, rnn, norm and ctc take on a batch. Each part runs twice; the second run counts."""
+    """Return the seconds that the parts conv, rnn, norm and ctc take. Each part runs twice; the second run counts."""
     kinds = _sort_parts(task.model)
     inputs: dict[nn.Module, tuple[torch.Tensor, ...]] = {}
     hooks = [part.register_forward_pre_hook(lambda module, x: inputs.update({module: x})) for part in kinds]
@@ -305,7 +305,7 @@ def _time_part(
 
 
 BATCHES = 20
-"""Number of batches over which each training repeats."""
+"""Number of batches that each training repeats."""
 
 
 def load_step(config: str) -> MeasuredStep:

@@ -48,7 +48,7 @@ def sum_hours(batches: Sequence[Batch]) -> float:
 
 
 class BareTraining:
-    """Trains a config's task in a bare loop, on its device and in its precision. features: CPU copy of the features."""
+    """Trains a config's task in a bare loop with its device and precision. features: feature extraction on the CPU."""
 
     def __init__(self, cfg: DictConfig, corpus: Corpus) -> None:
         self.cfg, self.device = cfg, torch.device("cuda" if device_count(cfg) else "cpu")

@@ -100,7 +100,7 @@ def scaling(
 
 
 def choose_counts(cfg: DictConfig, ranks: Sequence[int] | None, gpus: int) -> list[int]:
-    """Return the numbers of ranks to measure. ranks: None means powers of 2 up to the key `ranks`, GPUs or cores."""
+    """Return the numbers of ranks to measure. None means powers of 2 up to the key `ranks`, all GPUs or all cores."""
     if ranks is None:
         largest = cfg.ranks or gpus or cores()
         ranks = [1 << power for power in range(largest.bit_length())]
@@ -146,15 +146,15 @@ def list_published() -> list[Row]:
 def explain_rows(points: Sequence[Point], timings: Mapping[str, Timing], gpus: int, threads: int) -> list[str]:
     """Return notes about the backend, threads, other work on the machine, failures, noise and published times."""
     backend = "GPUs, NCCL" if gpus else "processes on the CPU, gloo"
-    lines = [f"ranks are {backend}; threads per rank: {threads}; R: hours of audio trained per second by all ranks"]
+    lines = [f"ranks are {backend}; threads per rank: {threads}; R: hours of training audio per second, all ranks"]
     largest = max(point.ranks for point in points)
     if not gpus and largest * threads > cores():
         lines.append(f"{largest} ranks of {threads} threads share {cores()} cores; more ranks than cores gain nothing")
     if (load := os.getloadavg()[0]) > cores() + largest * threads:
-        lines.append(f"other work runs on the machine: {load:.1f} processes compete for {cores()} cores")
+        lines.append(f"other work is running on the machine: {load:.1f} processes compete for {cores()} cores")
     lines += [f"{p.ranks} ranks, batch {p.batch} per rank, failed: {p.failed}" for p in points if p.failed is not None]
     lines += noise_notes({name: timing for name, timing in timings.items() if not math.isnan(timing.median)})
-    unclear = "which is unlikely (960 h in 119 s), and has no times in full precision (???)"
+    unclear = "which is unlikely (960 h in 119 s), and no times in full precision (???)"
     return [*lines, f"published: Ambroszczyk2019 §2.5 gives epochs in seconds, {unclear}"]
 
 
@@ -183,7 +183,7 @@ class RankSteps:
         self.cfg.threads, self.warmup, self.steps = threads, warmup, steps
 
     def measure(self) -> dict[str, float]:
-        """Train, and return seconds and utterances per step, hours of audio per second (R), and peak bytes."""
+        """Train, and return seconds and utterances per step, hours of audio per second (R), and peak memory (bytes)."""
         _, task, data = set_up(self.cfg)
         clock = StepClock(self.warmup, self.steps)
         limits: Any = {"max_epochs": -1, "max_steps": self.warmup + self.steps, "limit_val_batches": 0}

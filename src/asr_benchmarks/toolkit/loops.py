@@ -113,7 +113,7 @@ class GivenFeatures(nn.Module):
 
 
 class FrameTask(CTCTask):
-    """The project's task without audio, text, gradient clipping or schedule. It still logs the gradient norm."""
+    """The project's task without audio, transcripts, gradient clipping or schedule. It still logs the gradient norm."""
 
     def __init__(self, model: AcousticModel, optimizer: OptimizerFactory, seed: int) -> None:
         super().__init__(
@@ -155,7 +155,7 @@ class MinimalTask(FrameTask):
 
 
 def build_project_model(settings: Settings, rnn: Callable[[int, int], nn.Module]) -> DeepSpeech2:
-    """Build this project's model without convolutions. If its layers are LSTMs, it starts with Network's weights."""
+    """Build this project's model without convolutions. If its layers are LSTMs, its initial weights are Network's."""
     model = DeepSpeech2(
         settings.features,
         settings.labels,

@@ -50,7 +50,7 @@ def toolkit_speed(
     worker_threads: int,
     **shared: Any,
 ) -> Iterator[Result]:
-    """Yield the result of all engines, then the same result with `workers` added. shared: fields of Settings."""
+    """Yield the result of all engines, then that result plus the workers' measurements. shared: fields of Settings."""
     sizes = {key: shared[key] for key in ("features", "labels", "chunk", "layers", "width", "batch")}
     check_counts(utterances=utterances, frames=frames, epochs=epochs, worker_epochs=worker_epochs, **sizes)
     check_counts(worker_threads=worker_threads)
@@ -67,7 +67,7 @@ def toolkit_speed(
     counts = [count for count in workers if not on_gpu or count <= gpus]
     if many := [count for count in workers if count not in counts]:
         listed = ", ".join(map(str, many))
-        notes.append(f"{listed} workers left out: each needs a GPU, and this machine has {gpus}")
+        notes.append(f"{listed} workers left out: each needs a GPU, but this machine has only {gpus}")
     notes += _explain_choices(settings, utterances, frames, noise, held_out, worker_threads)
     with TemporaryDirectory() as folder:
         generate(Path(folder), settings, utterances=utterances, frames=frames, noise=noise, held_out=held_out)
@@ -130,9 +130,9 @@ def _explain_choices(
         f"{utterances} utterances of {frames} frames of 10 ms, {100 * held_out:g} % of them held out; the paper holds "
         "out 10 % of CHiME, which has 8,738 utterances of 7.4 s on average, about 18 hours",
         f"synthetic data: {settings.labels} labels that last five frames on average, each with a random mean in "
-        f"{settings.features} dimensions, and noise of deviation {noise:g}; compare error rates only with each other",
-        "2016 and published: Doetsch2016 table 1 and §6, GeForce GTX 980, Theano with own kernels, one GPU per worker; "
-        f"here each worker has {threads} thread(s) or a GPU",
+        f"{settings.features} dimensions, and noise with sd {noise:g}; compare these error rates only with each other",
+        "2016 and published: Doetsch2016 table 1 and §6, GeForce GTX 980, Theano with its own kernels, one GPU per "
+        f"worker; here each worker has {threads} thread(s) or a GPU",
         "memory: peak of the process, including libraries and mapped files; on a GPU, the peak that torch reserved",
     ]
 
@@ -190,7 +190,7 @@ def average_workers(
 
 
 def list_ways(counts: list[int], every: Sequence[int | None]) -> dict[str, tuple[int, int | None]]:
-    """Return (workers, steps between averagings) by name. None averages once per epoch, also for a single worker."""
+    """Return (workers, steps between averagings) by name. None means once per epoch, as for a single worker."""
     pairs = [(count, span) for count in counts for span in (every if count > 1 else [None])]
     return {
         f"{count} worker{'s' if count > 1 else ''}{f', every {span} steps' if span else ''}": (count, span)

@@ -37,7 +37,7 @@ class Settings:
 def generate(folder: Path, settings: Settings, *, utterances: int, frames: int, noise: float, held_out: float) -> None:
     """Write features.npy (U, T, D), labels.npy (U, T), and train.txt with the number of training utterances.
 
-    Held-out utterances come last. A frame's features are the mean of its label plus noise. Raise UsageError if `frames`
+    Held-out utterances come last. A frame's features are its label's mean plus noise. Raise UsageError if `frames`
     is not a multiple of the chunk size, or if `held_out` is not a share that leaves training utterances.
     """
     if frames % settings.chunk:
@@ -75,7 +75,8 @@ class Frames:
     def epoch(self, number: int, rank: int = 0, ranks: int = 1) -> list[np.ndarray]:
         """Return one rank's batches of an epoch, each as an array of chunk indices.
 
-        As in RETURNN, utterances are shuffled, and their chunks are consecutive. All ranks have equally many batches.
+        As in RETURNN, utterances are shuffled, and their chunks are consecutive. All ranks have the same number of
+        batches.
         """
         order = np.random.default_rng([self.settings.seed, number]).permutation(self.train_utterances)
         chunks = (order[:, None] * self.chunks + np.arange(self.chunks)).ravel()

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class CountingNetwork(Network):
-    """A Network that has a counter of the frames it is trained on."""
+    """A Network with a counter for the frames it is trained on."""
 
     trained_frames = 0
 
@@ -131,7 +131,7 @@ def _options(settings: Settings, data: Path) -> dict[str, object]:
         "behavior_version": 21,
         "task": "train",
         "device": {"cpu": "cpu", "cuda": "gpu"}[settings.device],
-        # no cache, because a thread would fill it during the first batches, sometimes too late for them
+        # no cache, because a thread would fill it during the first batches, sometimes too late to serve them
         "train": {"class": "HDFDataset", "files": [str(data)], "cache_byte_size": 0, "seq_ordering": "random"},
         "extern_data": {"data": {"dim": settings.features}, "classes": {"dim": settings.labels, "sparse": True}},
         "chunking": f"{settings.chunk}:{settings.chunk}",
