@@ -11,7 +11,7 @@ import json
 import os
 import pickle
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
@@ -165,21 +165,24 @@ def _read_modules(place: Path, target: str, within: tuple[str, ...]) -> dict[str
                 name = file.relative_to(place).as_posix()
                 if name not in contents and file.is_file():
                     contents[name] = file.read_bytes()
-                    package = parts[:length] if file.name == "__init__.py" else parts[: length - 1]
+                    package = tuple(parts[:length] if file.name == "__init__.py" else parts[: length - 1])
                     waiting += _list_imports(file, contents[name], package)
     return contents
 
 
-def _list_imports(file: Path, content: bytes, package: list[str]) -> Iterator[str]:
-    """Yield the dotted names that a module imports, including all names in `from … import`, which may be modules."""
+@functools.cache  # because parsing takes most of the time, and the keys of many sets cover the same modules
+def _list_imports(file: Path, content: bytes, package: tuple[str, ...]) -> list[str]:
+    """Return the dotted names that a module imports, including all names in `from … import`, which may be modules."""
     try:
         tree = ast.parse(content)
     except (SyntaxError, ValueError) as error:
         raise UsageError(f"{file}: {error}") from error
+    names: list[str] = []
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
+            names += (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             around = package[: len(package) - node.level + 1] if node.level else []
             module = ".".join([*around, *filter(None, [node.module])])
-            yield from (f"{module}.{alias.name}" if module else alias.name for alias in node.names)
+            names += (f"{module}.{alias.name}" if module else alias.name for alias in node.names)
+    return names
