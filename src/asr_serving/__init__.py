@@ -1,4 +1,4 @@
-"""Transcribe with a trained run, serve it as a web page, or export it to ONNX. In Python: `asr_serving.load(run)`."""
+"""Transcribe with a run's model, serve it on a web page, or export it to ONNX. In Python: `asr_serving.load(run)`."""
 
 from typing import Any
 

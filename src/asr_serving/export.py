@@ -1,4 +1,4 @@
-"""Export a trained run to ONNX, with a model card in Markdown for the people who use the model."""
+"""Export a run's trained model to ONNX, with a Markdown model card for its users."""
 
 import copy
 import json

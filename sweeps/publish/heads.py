@@ -18,7 +18,7 @@ from asr_verdicts.files import write
 
 SWEEPS = REPOSITORY / "sweeps"
 WIDTH = 120
-COST = "# Cost (by make docs): "
+COST = "# Cost (line by make docs): "
 COMMANDS = ("#   python src/train.py -m -cd", "#   python src/evaluate.py -m -cd", "#   python src/compare.py")
 # keys that a command must give if a sweep file leaves them null, with placeholders for their values
 FOLDERS = {

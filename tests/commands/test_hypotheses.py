@@ -111,7 +111,7 @@ def test_the_page_has_aligned_utterances_with_audio(tmp_path):
         (["base=", "--references", "ref.trn"], "base=: expected base=FILE"),
         (["base=exp/base/seed0/hyp.trn", "outputs"], "outputs: expected NAME=FILE, like the other systems"),
         (["base=exp/base/seed0/hyp.trn"], "(trn): it has no references; expected --references FILE"),
-        (["base=exp/base/seed0/hyp.trn", "base=exp/base/seed0/hyp.trn"], "a file of base is given twice"),
+        (["base=exp/base/seed0/hyp.trn", "base=exp/base/seed0/hyp.trn"], "the same file is listed twice for base"),
         (["base=x:exp/base/seed0/hyp.trn", "--references", "ref.trn"], "--references: no system has the set test"),
         (
             ["base=exp/base/seed0/hyp.trn", "--references", "ref.trn", "--margin", "big"],

@@ -86,7 +86,7 @@ def test_the_same_command_trains_nothing_and_says_the_same(ended: tuple[Path, st
     before = results(folder)
     again = succeed(start(OPEN, corpora, folder))
     assert states(again) == states(output)
-    assert "plan, as it was frozen" in again
+    assert "plan (frozen earlier)" in again
     assert "running" not in again
     assert results(folder) == before
 

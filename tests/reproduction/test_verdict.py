@@ -118,7 +118,7 @@ def test_under_four_seeds_there_is_neither_drift_nor_a_difference(siblings: int,
     again = write_run(tmp_path, "seed=0", sweep="again", rate=0.9, change=losses([1.1]))
     result = verdict(load_original(original), again)
     assert result.name == CANNOT_TELL
-    assert result.why.endswith("; at least 4 seeds in the original's sweep are needed to know the seed noise")
+    assert result.why.endswith("; estimating the seed noise needs at least 4 seeds in the original's sweep")
     assert (result.noise["test"].limit, result.noise["test"].deviation is None) == (None, siblings == 0)
     assert "too few to tell" in noise_line("test", result.noise["test"])
 

@@ -33,7 +33,7 @@ ELSEWHERE = {
     "num_workers": "workers", "hidden_size": "width", "hidden_dim": "width", "callbacks": "stopping",
     "gradient_clip_val": "gradient.limit", "experiment_name": "sweep", "experiment": "-cd sweeps -cn <name>",
 }  # fmt: skip
-"""Key names in other templates and toolkits, each with the key or arguments to type here."""
+"""Key names in other toolkits and project templates, each with the equivalent key or arguments in this project."""
 
 
 @cache

@@ -132,7 +132,7 @@ def list_sets(trained: Trained, corpora: Sequence[str], opened: dict[str, Speech
         for split in data.corpus.test:
             heard = HeardSet(f"{name}/{split}", data, split)
             if sets.setdefault(heard.recorded, heard) is not heard:
-                raise UsageError(f"corpora: {entry} and another entry both have a set {heard.recorded}; expected one")
+                raise UsageError(f"corpora: {entry} and another entry both have a set named {heard.recorded}")
     return sets
 
 

@@ -295,7 +295,7 @@ def _decide(evidence: BitComparison, causes: Sequence[Cause], noise: Mapping[str
     rates = evidence.rates
     measured = {name: limit for name in rates if name in noise and (limit := noise[name].limit) is not None}
     if not measured:
-        remedy = f"at least {FEWEST_SEEDS} seeds in the original's sweep are needed to know the seed noise"
+        remedy = f"estimating the seed noise needs at least {FEWEST_SEEDS} seeds in the original's sweep"
         return CANNOT_TELL, f"{difference}; {remedy}"
     beyond = [name for name, limit in measured.items() if abs(rates[name][1] - rates[name][0]) > limit]
     if beyond:

@@ -220,7 +220,7 @@ class Loss(Protocol):
         """Prepare the loss, for example by aligning the data sets. Every rank calls this before the first step."""
 
     def __call__(self, log_probs: torch.Tensor, lengths: torch.Tensor, batch: Batch) -> torch.Tensor:
-        """Return the loss () of a batch in nats, from log_probs (B, T, V) in nats, float32, and lengths (B,) in frames.
+        """Return a batch's loss () in nats. log_probs: (B, T, V) in nats, float32. lengths: number of frames (B,).
         The loss and its gradients must be finite even for length 0 or an empty transcript.
         """
 

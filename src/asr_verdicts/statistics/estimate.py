@@ -201,9 +201,9 @@ def paired_estimate(
 ) -> Estimate | None:
     """Estimate Σ weight · mean rate over arms whose rows are paired; None if the noise is unknown.
 
-    Row i of every arm is the same trained model, for example with a different decoder in each arm. Seed noise is the
-    variation of the paired differences between models. A single model has only speaker noise, and the estimate is about
-    this model alone.
+    Rows i of all arms belong together: the same trained model with different decoders, models with the same seed, or
+    the same replicate. Seed noise is the variation of the paired differences. A single row has only speaker noise, and
+    the estimate then describes this model alone.
 
     - terms, scale: as in contrast_estimate
     - replicates: whether each row is a replicate with its own corpus and test speakers. The paired differences then
@@ -212,7 +212,7 @@ def paired_estimate(
       training sets overlap, the variance of the mean difference is s² (1 / n + overlap) instead of s² / n. This is the
       corrected resampled t test (Nadeau & Bengio 2003).
 
-    Raises ValueError if the arms have different numbers of rows, or different utterances.
+    Raises ValueError if the arms have different numbers of rows or, without `replicates`, different utterances.
     """
     samples = [sample for _, sample in terms]
     models = len(samples[0].rates)

@@ -57,7 +57,7 @@ def parse(words: Sequence[str], references: Sequence[str]) -> Given:
         files = given.systems.setdefault(name, {}).setdefault(set_, [])
         files += files_of(word, pattern)
         if len(set(files)) < len(files):
-            raise UsageError(f"{word}: a file of {name} is given twice")
+            raise UsageError(f"{word}: the same file is listed twice for {name}")
     for word in references:
         set_, pattern = _split_set(word)
         if set_ in given.references:

@@ -267,7 +267,7 @@ def print_plan(lines: Sequence[str], reused: bool) -> None:
     """Print the lines that describe a plan. reused: whether an earlier command froze the plan."""
     terminal = console()
     for number, line in enumerate(lines):
-        head = "      " if number else "plan, as it was frozen: " if reused else "plan: "
+        head = "      " if number else "plan (frozen earlier): " if reused else "plan: "
         terminal.print(f"{head}{line}", markup=False, soft_wrap=True)
 
 
