@@ -499,7 +499,7 @@ def test_a_long_line_is_refused_before_it_is_in_memory(tmp_path: Path, monkeypat
     with path.open("wb") as file:
         file.truncate(1 << 30)
     monkeypatch.setattr(entries, "LONGEST_LINE", 1 << 20)
-    with pytest.raises(UsageError, match=":1: the line has more than 1 MB"):
+    with pytest.raises(UsageError, match=":1: the line is longer than 1 MB"):
         read_texts(path, None, Reading())
 
 
