@@ -18,7 +18,7 @@ from asr_verdicts.files import write
 
 SWEEPS = REPOSITORY / "sweeps"
 WIDTH = 120
-COST = "# Cost (line by make docs): "
+COST = "# Cost computed by make docs: "
 COMMANDS = ("#   python src/train.py -m -cd", "#   python src/evaluate.py -m -cd", "#   python src/compare.py")
 # keys that a command must give if a sweep file leaves them null, with placeholders for their values
 FOLDERS = {
@@ -70,7 +70,7 @@ def describe_cost(cfg: DictConfig) -> str:
     cost = f"{f'at most {trials} runs' if trials else counts} of {span} epochs"
     if "hours" in cfg.data:
         hours = [float(arm.get("data.hours", cfg.data.hours)) for arm in arms]
-        cost += f", {(trials or seeds) * sum(map(mul, epochs, hours)):,.0f} hours of speech in all"
+        cost += f", {(trials or seeds) * sum(map(mul, epochs, hours)):,.0f} hours of speech"
     return f"{cost}. plan=true measures the time."
 
 

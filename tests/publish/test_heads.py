@@ -30,7 +30,7 @@ def test_it_has_the_command_first_and_counts_the_runs(name: str) -> None:
     assert first.startswith(f"#   python src/{script}.py -m -cd sweeps -cn {name}")
     assert second.startswith("#   python src/compare.py ")
     runs = cfg.hydra.sweeper.n_trials if is_search(cfg) else len(arms(cfg))
-    said = re.search(r"Cost \(line by make docs\): (?:at most )?(\d+)", text_of(name))
+    said = re.search(r"Cost computed by make docs: (?:at most )?(\d+)", text_of(name))
     assert said
     assert int(said[1]) == runs
 
@@ -43,7 +43,7 @@ def test_what_is_written_by_hand_stays() -> None:
     assert head.startswith(
         "# Why?\n#   python src/train.py -m -cd sweeps -cn rnn_type\n#   python src/compare.py outputs/"
     )
-    assert "# Held fixed: all.\n#   python src/lm.py\n# Cost (line by make docs): 9 runs" in head
+    assert "# Held fixed: all.\n#   python src/lm.py\n# Cost computed by make docs: 9 runs" in head
     assert head.endswith("measures the time.\ndefaults: []\n")
     assert replace_head(head, "rnn_type", composed("rnn_type")) == head
     assert "-cn old" not in head
