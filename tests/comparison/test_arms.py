@@ -262,7 +262,7 @@ def test_a_run_of_no_arm_is_left_out_and_named() -> None:
     stranger = listed_arm(None, 0.9, "rnn=rnn", seeds=1)
     comparison = compared([*classic(), *stranger])
     assert len(comparison.arms) == 3
-    assert any(f"{stranger[0].folder.name}: no run of an arm" in line for line in comparison.warnings)
+    assert any(f"left out {stranger[0].folder.name}: it does not belong" in line for line in comparison.warnings)
 
 
 def test_an_arm_may_join_later() -> None:
