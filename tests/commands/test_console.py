@@ -101,7 +101,7 @@ def test_the_benchmarks_help_names_each(tmp_path):
     [
         (["--version"], ["0.1.0"]),
         (["--help", "norm"], ["norm=batch (default)  ", "    norm.epsilon=1.0e-5"]),
-        (["--help", "precision"], ["precision=32  32; 16 or bf16: mixed (on a CPU 16 means bf16)"]),
+        (["--help", "precision"], ["precision=32  32; 16 or bf16: mixed (on a CPU, 16 means bf16)"]),
         (["--help", "optimizer.lr"], ["optimizer.lr="]),
         (["--help", "keys"], ["seed=0", "batch.size="]),
         (["--help"], ["norm: batch, batch_convolutions", "--help <group>   explains its options"]),
@@ -131,7 +131,7 @@ def test_help_for_what_is_not_there_is_one_line(tmp_path: Path) -> None:
 
 def test_help_lists_the_groups_of_its_command_alone(tmp_path: Path) -> None:
     done = expect(0, python(["src/transcribe.py", "--help"], clean_environment(tmp_path, tmp_path)))
-    assert "decoder: beam" in done.stdout
+    assert "decoder: attention_rescored, beam" in done.stdout
     assert "optimizer: " not in done.stdout
 
 

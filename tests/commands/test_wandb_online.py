@@ -229,7 +229,7 @@ def test_a_server_that_goes_away_costs_a_line_and_gets_everything_later(commands
     assert done.returncode == 0, done.stderr
     (folder,) = run_folders(commands.outputs / "alone")
     assert json.loads((folder / "status.json").read_text())["status"] == "done"
-    assert [line for line in done.stderr.splitlines() if line and "in training" not in line] == [GONE]
+    assert [line for line in done.stderr.splitlines() if line and "the training set" not in line] == [GONE]
     assert f"wandb sync {folder}/wandb/offline-run-*" in done.stdout
     commands.sync(done.stdout)
     (run,) = runs(commands, "alone")

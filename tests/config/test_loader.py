@@ -151,7 +151,7 @@ def test_a_file_of_the_users_that_is_no_yaml_is_one_line_with_its_name(content: 
         ("defaults: [_self_, /config]\ndropout: 0.5", "own.yaml: _self_ before /config lets /config override"),
         (
             "defaults: [/config, _self_]\nhydra: {job_logging: {formatters: {x: {(): os.system, command: id}}}}",
-            r"own.yaml: hydra.job_logging.formatters.x.\(\): refused, its \(\) would call a function",
+            r"own.yaml: hydra.job_logging.formatters.x.\(\): refused, because its \(\) would call a function",
         ),
     ],
 )
