@@ -49,7 +49,7 @@ def test_a_sweep_prints_one_table(run_folder, tmp_path):
         (["decoder=beam_lm", "decoder.lm=nowhere.arpa"], "decoder.lm=nowhere.arpa: there is no such file"),
         (
             ["decoder=beem"],
-            "decoder=beem: expected beam, beam_256, beam_charlm, beam_lm, beam_rescored, greedy, lexicon",
+            "decoder=beem: expected attention_rescored, beam, beam_256, beam_charlm, beam_lm, beam_rescored, greedy, lexicon",
         ),
         (["run=nowhere"], "nowhere: not a run folder"),
         (["decoder=beam_lm", "decoder.alpha=1,nan", "-m"], "decoder.alpha=nan: expected a number, such as 0.5"),
@@ -160,7 +160,7 @@ def test_a_folder_into_a_folder(memorised_run, speaker, tmp_path):
         ([], "audio is not set: expected a file, a folder"),
         (["audio=a.wav", "longest=0"], "longest=0: expected a number above 0"),
         (["serve=true", "port=99999"], "port=99999: expected a whole number from 0 to 65535"),
-        (["audio=a.wav", "decoder=beem"], "decoder=beem: expected beam"),
+        (["audio=a.wav", "decoder=beem"], "decoder=beem: expected attention_rescored, beam"),
     ],
 )
 def test_transcribe_a_mistake_is_one_line_and_exit_code_2(memorised_run, tmp_path, arguments, told):
