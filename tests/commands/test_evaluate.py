@@ -49,7 +49,7 @@ def test_a_sweep_prints_one_table(run_folder, tmp_path):
         (["decoder=beam_lm", "decoder.lm=nowhere.arpa"], "decoder.lm=nowhere.arpa: there is no such file"),
         (
             ["decoder=beem"],
-            "decoder=beem: expected attention_rescored, beam, beam_256, beam_charlm, beam_lm, beam_rescored, greedy, lexicon",
+            "decoder=beem: expected attention_rescored, beam, beam_256, beam_charlm, beam_lm, beam_rescored, greedy",
         ),
         (["run=nowhere"], "nowhere: not a run folder"),
         (["decoder=beam_lm", "decoder.alpha=1,nan", "-m"], "decoder.alpha=nan: expected a number, such as 0.5"),

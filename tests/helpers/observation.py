@@ -9,16 +9,20 @@ from typing import Any
 import numpy as np
 import pytorch_lightning as pl
 import torch
+from hydra.utils import get_object
 from omegaconf import DictConfig, OmegaConf
 
 from asr_ablations.config.build import build
 from asr_ablations.config.plain_keys import check
 from asr_ablations.experiment.utterances import transcribe_set
 from asr_ablations.runs.identity import refuse_changed_files, weights_file
+from asr_ablations.tools.files import CONF
 from asr_ablations.training.assembly import assemble, device_count, trainer
 from asr_ablations.training.checkpoints import best_checkpoint
+from asr_ablations.training.task import CTCTask
 from asr_ablations.training.trained_model import start_from
 
+GREEDY = OmegaConf.load(CONF / "decoder" / "greedy.yaml")
 Seen = dict[str, Any]
 """Aspects by name, each comparable with ==."""
 
@@ -32,7 +36,8 @@ def observe(cfg: DictConfig, unlike: Seen | None = None) -> Seen:
     refuse_changed_files(OmegaConf.to_container(cfg))
     devices = device_count(cfg)
     corpus = build(cfg.data)
-    task, data = assemble(cfg, corpus)
+    rescores = hasattr(get_object(cfg.decoder._target_), "rescore")
+    task, data = assemble(OmegaConf.merge(cfg, {"decoder": None}, {"decoder": GREEDY}) if rescores else cfg, corpus)
     if cfg.weights is not None:
         start_from(task, weights_file(cfg.weights), cfg.weights_sha256, cfg.weights_parts)
     corpus.prepare()
@@ -47,7 +52,7 @@ def observe(cfg: DictConfig, unlike: Seen | None = None) -> Seen:
             "data": data.describe(),
             "modules": [type(part).__qualname__ for part in (*task.modules(), *fitter.callbacks, data.cache)],  # type: ignore[attr-defined]
             "first weights": _weights(task.model),
-            "decoding": task.decoder(*_uncertain(task.alphabet.outputs)),
+            "decoding": _rescored(cfg, task) if rescores else task.decoder(*_uncertain(task.alphabet.outputs)),
         }
         if unlike and (different := _different(set_up, unlike)):
             return different
@@ -66,6 +71,16 @@ def observe(cfg: DictConfig, unlike: Seen | None = None) -> Seen:
         "transcripts": [(row["set"], row["id"], row["reference"], row["hypothesis"]) for row in rows],
     }
     return as_kept(seen)
+
+
+def _rescored(cfg: DictConfig, task: CTCTask) -> list[str]:
+    """What a decoder of evaluations makes of outputs and of noise in the place of a layer's."""
+    decoder, (log_probs, lengths) = build(cfg.decoder)(task.alphabet), _uncertain(task.alphabet.outputs)
+    decoder.attach(task.model)
+    size = task.model.get_submodule("auxiliary").size  # type: ignore[attr-defined]
+    noise = torch.randn(*log_probs.shape[:2], size, generator=torch.Generator().manual_seed(0))
+    rows = zip(log_probs, noise, lengths.tolist(), strict=True)
+    return [decoder.rescore(row[:length], layer[:length]) for row, layer, length in rows]
 
 
 class Different(Exception):  # noqa: N818
