@@ -107,6 +107,12 @@ def replicated(runs: Sequence[ConfiguredRun]) -> list[str]:
     return [*keys, FINGERPRINT] if keys else []
 
 
+def differing_beyond_seeds(runs: Sequence[ConfiguredRun]) -> Differing:
+    """Return the config keys that differ between runs, except keys that only change with the seed."""
+    of_seeds = replicated(runs)
+    return {key: values for key, values in differing(runs).items() if not within(key, of_seeds)}
+
+
 def _changes_with_seed(runs: Sequence[ConfiguredRun], key: str) -> bool:
     """Return whether a key has the same value in all runs with the same seed, and a different value for each seed."""
     seeds: dict[int, set[str]] = {}

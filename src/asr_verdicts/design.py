@@ -7,7 +7,14 @@ from typing import Generic
 
 from asr_verdicts.arms import AnArm, Arm, Choice, fill_arms, find_baseline, group, is_search
 from asr_verdicts.config import within
-from asr_verdicts.confounds import ConfoundedError, Differing, confounds, differing, find_factor, replicated, value_text
+from asr_verdicts.confounds import (
+    ConfoundedError,
+    Differing,
+    confounds,
+    differing_beyond_seeds,
+    find_factor,
+    value_text,
+)
 from asr_verdicts.declaration import Declaration, declaration, margin_on
 from asr_verdicts.errors import choices
 from asr_verdicts.metrics import Metric, check_comparable, find_metric, measured_sets
@@ -142,12 +149,6 @@ def _check_allowed(allow: Sequence[str], runs: Sequence[ConfiguredRun]) -> None:
         if keys and not any(within(name, [key]) for name in keys):
             near = ", ".join(get_close_matches(key, keys, n=3)) or "a key of config.yaml, or a group"
             raise choices("allow", key, near)
-
-
-def differing_beyond_seeds(runs: Sequence[ConfiguredRun]) -> Differing:
-    """Return the config keys that differ between runs, except keys that only change with the seed."""
-    of_seeds = replicated(runs)
-    return {key: values for key, values in differing(runs).items() if not within(key, of_seeds)}
 
 
 def find_or_check_factor(

@@ -16,9 +16,9 @@ from asr_ablations.tools.machine import iso
 from asr_verdicts.arms import Arm, Choice, find_baseline, group
 from asr_verdicts.comparison import Comparison, compare
 from asr_verdicts.config import OWN, Config, flatten, within
-from asr_verdicts.confounds import derived, references
+from asr_verdicts.confounds import derived, differing_beyond_seeds, references
 from asr_verdicts.declaration import declaration
-from asr_verdicts.design import Layout, Options, differing_beyond_seeds, fill_layout, find_or_check_factor
+from asr_verdicts.design import Layout, Options, fill_layout, find_or_check_factor
 from asr_verdicts.evidence import UNDECLARED, Evidence
 from asr_verdicts.plan import VerdictPlan
 from asr_verdicts.record import AnyRun, Record, Records

@@ -30,9 +30,8 @@ from asr_ablations.sweep.arm import FrozenArm
 from asr_ablations.sweep.processes import in_subprocess
 from asr_verdicts.arms import find_baseline, group
 from asr_verdicts.config import LIST, OWN, Config, flatten, leaves
-from asr_verdicts.confounds import ConfoundedError, confounds, find_factor, references
+from asr_verdicts.confounds import ConfoundedError, confounds, differing_beyond_seeds, find_factor, references
 from asr_verdicts.declaration import declaration, parse
-from asr_verdicts.design import differing_beyond_seeds
 from asr_verdicts.errors import UsageError, choices
 from asr_verdicts.failures import FailureRule
 from asr_verdicts.metrics import find_metric
