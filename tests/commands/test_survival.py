@@ -187,7 +187,7 @@ def test_one_ctrl_c_after_another_prints_no_traceback(
         with contextlib.suppress(ProcessLookupError):
             os.killpg(command.pid, later)
     code, out, errors = finish(command)
-    assert code == 130
+    assert code == 130, errors
     assert "Traceback" not in out + errors
     assert "Exception ignored" not in out + errors
     wait_for(lambda: not alive(tmp_path))
