@@ -1,6 +1,7 @@
 """Other corpora, and recordings heard under conditions."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -200,7 +201,8 @@ def test_another_process_hears_the_same() -> None:
         "x = noise(samples, 'a', generator(0, 'condition', 'a'));"
         "print(hashlib.sha256(x.tobytes()).hexdigest())"
     )
-    told = {subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout for _ in range(2)}
+    command, environment = [sys.executable, "-c", code], {**os.environ, "PYTHONPATH": "src"}
+    told = {subprocess.run(command, env=environment, stdout=subprocess.PIPE, check=True).stdout for _ in range(2)}
     assert len(told) == 1
 
 

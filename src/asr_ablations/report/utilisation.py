@@ -22,7 +22,7 @@ POWER = {"gpu_power_watts": ("GPU", "--", "#d55e00")}
 ROW = 1.5
 """Height of a row of panels in inches."""
 WINDOW = 25.0
-"""Maximum number of seconds in the batch panel, as in Baunsgaard2020."""
+"""Maximum number of seconds in the batch panel, as in Baunsgaard2020 §5.2."""
 BATCHES = 8
 """Maximum number of batches in the batch panel. More batches would be indistinguishable."""
 SAMPLES = 3

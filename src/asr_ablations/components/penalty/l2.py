@@ -10,8 +10,8 @@ class SquaredNorm:
     """Computes scale · ‖W‖²_F in nats and float32 over matrices and kernels, but not over biases and norm parameters.
 
     The penalty adds 2 · scale · W to the gradient before clipping. In contrast, an optimizer's weight_decay acts after
-    clipping and on every parameter. Ambroszczyk2019 gives only the formula. The penalty also shrinks the weights of
-    layers that pretrain=layers has not added yet. Raises UsageError if `scale` is below 0.
+    clipping and on every parameter. Ambroszczyk2019 §2.3.3 gives only the formula. The penalty also shrinks the weights
+    of layers that pretrain=layers has not added yet. Raises UsageError if `scale` is below 0.
     """
 
     def __init__(self, *, scale: float) -> None:
