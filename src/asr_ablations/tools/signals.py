@@ -5,6 +5,7 @@ import contextlib
 import faulthandler
 import os
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -71,8 +72,13 @@ def interrupt(number: int, frame: FrameType | None) -> NoReturn:
     raise KeyboardInterrupt
 
 
+_stopped_with: list[int] = []
+"""The exit code of a stopped command."""
+
+
 def end_at_once_on_another(exit_code: int) -> None:
     """Exit immediately on the next stop signal, without a traceback. Call this once all files are written."""
+    _stopped_with[:] = [exit_code]
     if threading.current_thread() is threading.main_thread():
         for number in STOPPING:
             signal.signal(number, lambda *_: os._exit(exit_code))
@@ -82,9 +88,20 @@ def ignore_signals_at_exit() -> None:
     """Arrange for stop signals to be ignored once all other exit handlers have run. The interpreter then resets signal
     handlers, so a late signal would change the exit code. Call this before importing libraries that register exit
     handlers, because exit handlers run in reverse order of registration.
+
+    A stopped command then exits at once: the interpreter's own end aborts if a library's thread still prints.
     """
+    atexit.register(_exit_if_stopped)
     for number in STOPPING:
         atexit.register(signal.signal, number, signal.SIG_IGN)
+
+
+def _exit_if_stopped() -> None:
+    if _stopped_with:
+        for stream in (sys.stdout, sys.stderr):
+            with contextlib.suppress(OSError, ValueError):  # the reader has closed the pipe
+                stream.flush()
+        os._exit(_stopped_with[0])
 
 
 def handle_on_a_stack_of_their_own() -> None:
