@@ -87,7 +87,7 @@ def _list_rates(summary: Summary, sets: Mapping[str, SetContent]) -> list[str]:
         return [f"{UNKNOWN.capitalize()}, because the run has not ended."]
     rows = [
         f"| {name} | {(sets[name].speakers if name in sets else None) or UNKNOWN} | {result.words:,} | "
-        f"{100 * result.wer:.2f} | {100 * (result.cer or 0.0):.2f} |"
+        f"{100 * result.wer:.2f} | {UNKNOWN if result.cer is None else f'{100 * result.cer:.2f}'} |"
         for name, result in summary.sets.items()
     ]
     text = "The last checkpoint was decoded greedily, without a language model, unless the settings say otherwise."
@@ -108,15 +108,15 @@ def _list_limits(train: SetContent | None) -> list[str]:
 def export(cfg: DictConfig) -> Path:
     """Write the ONNX file with its metadata (.json) and model card (.md) next to it, and return the ONNX file's path.
 
-    Raise UsageError if the run cannot be exported, or if a .json or .md file there was not written by an export.
+    Raise UsageError if the run cannot be exported, or if one of the files exists but was not written by an export.
     """
     trained = load_run(str(cfg.run), cfg.checkpoint)
     file = Path(str(cfg.output)) if cfg.output else trained.folder / "export" / "model.onnx"
-    for ending, mark in ((".json", '"separation"'), (".md", CARD)):
-        neighbour = file.with_suffix(ending)
-        if neighbour.exists() and mark not in neighbour.read_text(encoding="utf-8", errors="replace"):
+    json_file, card_file = file.with_suffix(".json"), file.with_suffix(".md")
+    for written, mark in ((file, "separation"), (json_file, '"separation"'), (card_file, CARD)):
+        if written.exists() and mark.encode() not in written.read_bytes():
             raise UsageError(
-                f"{neighbour}: not written by an export, so it is not replaced; move it, or choose another output"
+                f"{written}: not written by an export, so it is not replaced; move it, or choose another output"
             )
     file.parent.mkdir(parents=True, exist_ok=True)
     description = metadata(trained, cfg.samples)
@@ -128,11 +128,11 @@ def export(cfg: DictConfig) -> Path:
                 f"{trained.folder}: not written: the exported model's log-probabilities differ from torch's by "
                 f"{difference:.2g} nats, expected at most tolerance={cfg.tolerance:g}"
             )
-        write_json(file.with_suffix(".json"), description)
-        write(file.with_suffix(".md"), card(trained, file.name))
+        write_json(json_file, description)
+        write(card_file, card(trained, file.name))
     size = file.stat().st_size / 1e6
     print(f"{file}: {size:.1f} MB, log-probabilities within {difference:.1g} nats of torch's", file=sys.stderr)
-    print(f"model card: {file.with_suffix('.md')}", file=sys.stderr)
+    print(f"model card: {card_file}", file=sys.stderr)
     print(file)
     return file
 

@@ -124,7 +124,7 @@ def _keep_one_per_seed(name: str, runs: Sequence[Record]) -> tuple[list[Record],
     seeds: dict[int, Record] = {}
     for run in confirming or runs:
         if run.seed in seeds:
-            warnings.append(f"{name}, seed {run.seed}: there are two runs; {run.folder} is left out")
+            warnings.append(f"{name}, seed {run.seed}: another run has this seed; {run.folder} is left out")
         seeds.setdefault(run.seed, run)
     return [seeds[seed] for seed in sorted(seeds)], warnings
 

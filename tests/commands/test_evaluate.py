@@ -198,7 +198,7 @@ def test_an_export_has_its_alphabet_beside_it(memorised_run, tmp_path):
     assert (told["symbols"][:3], told["blank"], told["sample_rate"]) == (["", "a", "b"], 0, 16000)
 
 
-@pytest.mark.parametrize("ending", [".md", ".json"])
+@pytest.mark.parametrize("ending", [".onnx", ".md", ".json"])
 def test_an_export_replaces_its_own_files_alone(memorised_run, tmp_path, ending):
     words = ["src/export.py", f"run={memorised_run}", f"output={tmp_path}/README.onnx"]
     mine = tmp_path / f"README{ending}"

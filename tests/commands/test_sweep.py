@@ -124,7 +124,7 @@ def test_an_arm_that_diverges_is_a_result_of_the_sweep(corpora, tmp_path):
         run_ = read_run(path)
         status[run_["config"]["optimizer.lr"]] = (name, run_["exit_code"])
     assert status == {1e30: ("failed", 1), 1e-3: ("done", 0)}
-    assert "1 of 2 arms diverged, which is a result: force=true runs it again" in done.stdout
+    assert "1 of 2 arms diverged, which is a result: force=true runs them again" in done.stdout
     records = load([run_folders(tmp_path)[0].parent])
     (diverged,) = records.diverged
     assert f"optimizer.lr=1e+30: diverged at step {diverged.diverged_at}: the loss is nan" in done.stdout

@@ -98,7 +98,7 @@ def test_the_report_names_every_arm_that_is_not_done(tmp_path: Path, capsys: pyt
     report_unfinished(states)
     out, err = capsys.readouterr()
     assert out.splitlines() == [
-        "1 of 4 arms diverged, which is a result: force=true runs it again",
+        "1 of 4 arms diverged, which is a result: force=true runs them again",
         "  rnn=b: diverged at step 7: the loss is nan",
     ]
     assert err.splitlines() == [

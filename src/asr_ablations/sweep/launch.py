@@ -118,7 +118,7 @@ def report_unfinished(states: Sequence[State]) -> None:
     if skipped := sum(state.skipped and state.status == DONE for state in states):
         print(f"{skipped} of {len(states)} arms were already done")
     for status, head, stream in (
-        (DIVERGED, "diverged, which is a result: force=true runs it again", sys.stdout),
+        (DIVERGED, "diverged, which is a result: force=true runs them again", sys.stdout),
         (FAILED, "failed; the same command runs them again", sys.stderr),
     ):
         ended = [(name, state) for name, state in zip(names, states, strict=True) if state.status == status]
