@@ -88,10 +88,10 @@ train: install  ## generate the built-in corpus and train on it (ARGS="rnn=lstm 
 # One process more than cores, since many tests wait for a command or a moment; at most four. A fourth on two cores saves
 # nothing: they are busy with three.
 PROCESSES ?= $(shell cores=$$(nproc); echo $$((cores < 4 ? cores + 1 : 4)))
-PYTEST = OMP_NUM_THREADS=1 .venv/bin/python -m pytest -n $(PROCESSES) --dist loadfile --no-loadscope-reorder
+PYTEST = OMP_NUM_THREADS=1 .venv/bin/python -m pytest -n $(PROCESSES) --dist loadfile --no-loadscope-reorder --durations=15 --durations-min=5
 
 test: EXTRAS = dev
-test: install  ## every test, a file at a time on each core (ARGS="-k norm" chooses, ARGS="-n 0" takes one process)
+test: install  ## every test, a file at a time on each core (ARGS=--changed: only those that a change reaches; ARGS="-k norm")
 	$(PYTEST) $(ARGS)
 
 FAST = $(addprefix tests/,asr_verdicts components config runs tools)

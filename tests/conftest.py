@@ -18,6 +18,7 @@ import soundfile
 from asr_ablations.config.compose import look_up_in
 from asr_ablations.native import extension
 from asr_ablations.tools.files import CONF
+from tests.helpers.changed import is_touched, reached
 from tests.helpers.command import clean_environment, common_folder, made_once, run_folders
 from tests.helpers.ending import end_with_parent
 from tests.helpers.interpreter import expect, python
@@ -74,6 +75,23 @@ def write_tiny_corpus(root: Path) -> Path:
     write_split(root / "dev", speakers=2, utterances=3, first=20)
     write_split(root / "test", speakers=1, utterances=2, first=30)
     return root
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--changed",
+        nargs="?",
+        const="",
+        metavar="COMMIT",
+        help="run the tests of packages that differ from COMMIT (the upstream branch), and of all that import them",
+    )
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave out the files that --changed does not reach."""
+    if config.option.changed is None or collection_path.suffix != ".py":
+        return None
+    return None if is_touched(collection_path, reached(config.option.changed or None)) else True
 
 
 def pytest_configure(config: pytest.Config) -> None:
