@@ -4,7 +4,7 @@ import json
 import re
 from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, Literal, Protocol, TypeVar
 
 from asr_verdicts.config import OWN, leaves, within
 from asr_verdicts.confounds import derived, references, value_text
@@ -207,6 +207,20 @@ def has_learned(arm: Arm, set_: str) -> bool:
 
 
 NOT_LEARNED = 0.9  # WER above which a model counts as not having learned to transcribe
+
+
+def training_end(losses: Sequence[float]) -> Literal["falling", "rising", ""]:
+    """Tell from a run's validation losses whether longer training would probably have helped or has begun to harm.
+
+    - falling: the last of at least three validations has the lowest loss, over 2 % below the loss before
+    - rising: the last loss is over 5 % above the lowest
+    """
+    if len(losses) < 3:
+        return ""
+    if losses[-1] < 0.98 * min(losses[:-1]):
+        return "falling"
+    return "rising" if losses[-1] > 1.05 * min(losses) else ""
+
 
 EVERYTHING = "all"  # name of the single arm if the runs differ only in their seeds
 

@@ -89,6 +89,7 @@ class Summary:
     - phase_seconds: time spent in setup, train, validate, decode, checkpoint and evaluate, by phase
     - launch_seconds: time from the start of the launcher to the end of the first training step
     - metrics: last row of metrics.csv
+    - validation_losses: loss on the first validation set at each validation, in nats
     - until: the run's part in the sweep's plan (PlannedRun); None if there is no plan
     """
 
@@ -99,6 +100,7 @@ class Summary:
     sets: dict[str, SetResult]
     test_sets: list[str]
     best_validation_wer: float | None = None
+    validation_losses: list[float] | None = None
     parameters: int | None = None
     epochs: int | None = None
     steps: int | None = None

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 
-from asr_verdicts.arms import NOT_LEARNED, Arm, has_learned, shared_start
+from asr_verdicts.arms import NOT_LEARNED, Arm, has_learned, shared_start, training_end
 from asr_verdicts.failures import counts_text
 from asr_verdicts.identical_arms import did_nothing
 from asr_verdicts.metrics import Metric, find_metric, format_p
@@ -234,6 +234,25 @@ def notes_on_runs(verdict: Verdict, arms: Sequence[Arm]) -> list[str]:
         counts = ", ".join(f"{states.count(state)} {state}" for state in dict.fromkeys(states))
         if counts:
             notes.append(f"{arm.name} lacks {len(states)} of {len(states) + results} runs ({counts})")
+    return notes
+
+
+def training_end_notes(arms: Sequence[Arm]) -> list[str]:
+    """Say of which arms the validation loss still fell, or rose again, at the end of training."""
+    notes = []
+    for end, text in (
+        (
+            "falling",
+            "The validation loss still fell in the last epoch in {}: longer training may change the answer",
+        ),
+        ("rising", "The validation loss rose after its minimum in {}: these runs overfit"),
+    ):
+        counts = []
+        for arm in arms:
+            ends = [training_end(losses) for run in arm.runs if (losses := run.summary.validation_losses)]
+            counts += [f"{ends.count(end)} of {len(ends)} runs of {arm.name}"] if end in ends else []
+        if counts:
+            notes.append(text.format(", ".join(counts)))
     return notes
 
 

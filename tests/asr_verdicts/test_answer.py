@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 from scipy import stats
 
+from asr_verdicts.arms import training_end
 from asr_verdicts.comparison import Comparison, compare
 from asr_verdicts.design import Options
 from asr_verdicts.evidence import Evidence
@@ -77,6 +78,48 @@ def test_many_verdicts_are_grouped_by_outcome_and_margin(several: Comparison) ->
 def test_two_verdicts_have_their_sentences() -> None:
     few = compared(*(made(name, RATES[name]) for name in ("lstm", "gru", "rnn")))
     assert finding_lines(few) == [verdict.sentence for verdict in few.answer]
+
+
+FALLING, RISING, FLAT = [3.0, 2.0, 1.5], [3.0, 2.0, 1.0, 1.06], [3.0, 1.0, 1.01]
+
+
+def with_losses(arm: str, *curves: list[float] | None) -> list[Record]:
+    runs = made(arm, RATES[arm])
+    losses = [*curves, *[None] * (len(runs) - len(curves))]
+    return [
+        replace(run, summary=replace(run.summary, validation_losses=own)) for run, own in zip(runs, losses, strict=True)
+    ]
+
+
+def test_arms_that_were_not_trained_to_the_end_are_named() -> None:
+    lines = finding_lines(compared(with_losses("lstm", FALLING, FLAT, FALLING[1:]), with_losses("gru", *[RISING] * 4)))
+    assert lines[1:] == [
+        "The validation loss still fell in the last epoch in 1 of 3 runs of rnn=lstm: longer training may change the"
+        " answer.",
+        "The validation loss rose after its minimum in 4 of 4 runs of rnn=gru: these runs overfit.",
+    ]
+
+
+def test_grouped_verdicts_tell_of_the_end_of_training_once() -> None:
+    arms = [with_losses(arm, FALLING) for arm in ("lstm", "gru", "rnn", "sru")]
+    last = finding_lines(compared(*arms))[-1]
+    assert last.startswith("The validation loss still fell in the last epoch in 1 of 1 runs of rnn=lstm, ")
+    assert last.count("1 of 1 runs of rnn=") == 4
+
+
+@pytest.mark.parametrize(
+    ("losses", "end"),
+    [
+        ([1.0, 0.5], ""),
+        ([1.0, 0.5, 0.489], "falling"),
+        ([1.0, 0.5, 0.491], ""),
+        ([1.0, 0.4, 0.5, 0.41], ""),
+        ([1.0, 0.4, 0.5, 0.421], "rising"),
+        ([0.4, 1.0, 0.39], "falling"),
+    ],
+)
+def test_the_end_of_a_training(losses: list[float], end: str) -> None:
+    assert training_end(losses) == end
 
 
 def test_runs_that_a_reader_has_to_know_of_are_named_once() -> None:

@@ -185,8 +185,8 @@ def api_run(name: str, rate: float, seed: int, state: str = "finished", job_type
     overrides = ["data=an4", "data.root=x", f"rnn={name}", f"seed={seed}"]
     config: Any = OmegaConf.to_container(compose(*overrides), resolve=True)
     history = [
-        {"_step": 0, "epoch": 0, "trainer/global_step": 9, "validation/dev/wer": 50},
-        {"_step": 1, "epoch": 1, "trainer/global_step": 19, "validation/dev/wer": 30},
+        {"_step": 0, "epoch": 0, "trainer/global_step": 9, "validation/dev/wer": 50, "validation/dev/loss": 2.0},
+        {"_step": 1, "epoch": 1, "trainer/global_step": 19, "validation/dev/wer": 30, "validation/dev/loss": 1.5},
         {"_step": 2, "final/dev/wer": 30, "final/test/wer": 100 * rate, "final/test/cer": 100 * rate / 3},
         {"_step": 3, "examples": {"_type": "table-file"}},
     ]
@@ -216,6 +216,7 @@ def test_a_run_of_the_api_becomes_a_record() -> None:
     assert run.seed == 1
     assert as_json(run.summary.sets["test"]) == {"wer": 0.2, "cer": pytest.approx(0.2 / 3), "loss": None}
     assert (run.summary.test_sets, run.summary.best_validation_wer, run.summary.epochs) == (["test"], 0.3, 2)
+    assert run.summary.validation_losses == [2.0, 1.5]
     assert [row["step"] for row in run.metrics[:2]] == [9, 19]
 
 

@@ -1,6 +1,7 @@
 """Read runs from Weights & Biases, which stores only parts of their records."""
 
 import json
+import math
 import os
 import re
 import tempfile
@@ -194,13 +195,17 @@ def _read_summary(run: ApiRun, config: Config, history: Sequence[Config]) -> Sum
         if kind == "final" and rate in METRICS:
             sets.setdefault(name, {})[rate] = float(value)
     data = config.get("data") or {}
-    key = f"validation/{next(iter(data.get('validation') or []), None)}/wer"
-    validation, epochs = ([row[name] for row in history if row.get(name) is not None] for name in (key, "epoch"))
+    set_ = f"validation/{next(iter(data.get('validation') or []), None)}"
+    wers, losses, epochs = (
+        [float(row[name]) for row in history if row.get(name) is not None]
+        for name in (f"{set_}/wer", f"{set_}/loss", "epoch")
+    )
     return Summary(
         id=run.id,
         sets={name: parse(SetResult, rates) for name, rates in sets.items() if "wer" in rates},
         test_sets=list(data.get("test") or sets),
-        best_validation_wer=min(map(float, validation), default=None),
+        best_validation_wer=min(wers, default=None),
+        validation_losses=list(filter(math.isfinite, losses)),
         epochs=int(max(epochs)) + 1 if epochs else None,
     )
 

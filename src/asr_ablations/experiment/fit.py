@@ -1,5 +1,6 @@
 """Train and evaluate one run, and write, log and print its results."""
 
+import math
 import os
 import time
 from collections.abc import Mapping, Sequence
@@ -164,16 +165,17 @@ class TrainingRun:
     def _summarise(self, sets: Mapping[str, Transcribed]) -> Summary:
         """Return the values for summary.json. Sets without utterances are omitted."""
         self.table.save()
-        validation_wer = f"validation/{self.data.corpus.validation[0]}/wer"
         has_metrics = (self.record.folder / layout.METRICS).exists()
-        wers = [row.get(validation_wer) for row in read_metrics(self.record.folder)] if has_metrics else []
+        rows = read_metrics(self.record.folder) if has_metrics else []
+        wers, losses = (self._list_validations(rows, name) for name in ("wer", "loss"))
         first_step, on_gpu = self.throughput.first_step, self.fitter.strategy.root_device.type == "cuda"
         return Summary(
             id=self.record.id,
             name=self.record.name,
             sets={name: SetResult(**vars(rates(s.rows)), loss=s.loss) for name, s in sets.items() if s.rows},
             test_sets=list(self.data.corpus.test),
-            best_validation_wer=min((wer for wer in wers if wer is not None), default=None),
+            best_validation_wer=min(wers, default=None),
+            validation_losses=losses,
             parameters=count_parameters(self.task.model),
             epochs=self.fitter.current_epoch,
             steps=self.fitter.global_step,
@@ -193,6 +195,11 @@ class TrainingRun:
             phase_seconds=self.utilisation.phases,
             until=None if self.planned is None else asdict(self.planned),
         )
+
+    def _list_validations(self, rows: Sequence[Mapping[str, float | None]], name: str) -> list[float]:
+        """Return the finite values of all validations on the first validation set. rows: rows of metrics.csv."""
+        values = (row.get(f"validation/{self.data.corpus.validation[0]}/{name}") for row in rows)
+        return [value for value in values if value is not None and math.isfinite(value)]
 
     def _checkpoint_record(self) -> dict[str, object]:
         """Return a checkpoint's data about the run: identity, config, and number of rows in metrics.csv."""

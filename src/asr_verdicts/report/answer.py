@@ -16,6 +16,7 @@ from asr_verdicts.sentences import (
     notes_on_runs,
     power_text,
     scope_text,
+    training_end_notes,
     units_text,
 )
 from asr_verdicts.table_columns import rate_rows, value_of
@@ -148,8 +149,10 @@ def set_line(comparison: Comparison) -> str:
 def finding_lines(comparison: Comparison) -> list[str]:
     """Return one sentence per verdict; if there are over SENTENCES, group them by outcome and add notes on the runs."""
     answer, metric = comparison.answer, find_metric(comparison.metric)
+    asked = {name for verdict in answer for name in verdict.question.weights}
+    ends = [f"{note}." for note in training_end_notes([arm for arm in comparison.arms if arm.name in asked])]
     if len(answer) <= SENTENCES:
-        return [verdict.sentence for verdict in answer]
+        return [*(verdict.sentence for verdict in answer), *ends]
     groups: dict[tuple[str, str], list[Verdict]] = {}
     for verdict in _sort_verdicts(answer):
         groups.setdefault(_group_of(verdict, metric), []).append(verdict)
@@ -161,10 +164,10 @@ def finding_lines(comparison: Comparison) -> list[str]:
         lines.append(" ".join(f"{text}." for text in (named, end) if text))
     noise = seed_noise_text(comparison.evidence, comparison.arms, comparison.design)
     undecided = any(verdict.outcome == "undecided" for verdict in answer)
-    arms = {name for verdict in answer for name in verdict.question.weights}
-    warned = {shared_start(arm) for arm in comparison.arms if arm.name in arms}  # notes that are also warnings
+    warned = {shared_start(arm) for arm in comparison.arms if arm.name in asked}  # notes that are also warnings
     notes = [note for verdict in answer for note in (scope_text(verdict), *notes_on_runs(verdict, comparison.arms))]
-    return [*lines, *(f"{note}." for note in dict.fromkeys([noise * undecided, *notes]) if note and note not in warned)]
+    notes = [note for note in dict.fromkeys([noise * undecided, *notes]) if note and note not in warned]
+    return [*lines, *(f"{note}." for note in notes), *ends]
 
 
 def _group_of(verdict: Verdict, metric: Metric) -> tuple[str, str]:
