@@ -262,7 +262,7 @@ class CTCTask(pl.LightningModule):
 
     def configure_optimizers(self) -> OptimizerLRScheduler:
         """Build the optimizer of the model's parameters, and its learning-rate schedule."""
-        optimizer = self.make_optimizer(self.model.parameters())
+        optimizer = self.make_optimizer(self.model.named_parameters())
         schedule = self.make_schedule(optimizer, total_steps=int(self.trainer.estimated_stepping_batches))
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
 
