@@ -160,7 +160,12 @@ def get_seed(cfg: DictConfig, name: str) -> int:
 def build_callbacks(cfg: DictConfig) -> TrainingCallbacks:
     """Build the callbacks chosen in the config, in the order in which they run."""
     optional = (cfg.pretrain, cfg.averaging, cfg.stopping, cfg.debug)
-    return TrainingCallbacks(build(cfg.trainer), *map(_build_optional, optional))
+    callbacks = TrainingCallbacks(build(cfg.trainer), *map(_build_optional, optional))
+    averaging = getattr(getattr(build(cfg.optimizer), "func", None), "averaging", None)
+    if averaging is not None and callbacks.averaging is not None:
+        chosen = type(callbacks.averaging).__name__
+        raise choices("averaging", chosen, "none, because this optimizer averages the weights itself")
+    return callbacks if averaging is None else callbacks._replace(averaging=averaging())
 
 
 def _build_optional(node: DictConfig | None) -> Any:

@@ -162,6 +162,7 @@ class OptimizerFactory(Protocol):
     """optimizer: builds a torch optimizer for the named parameters of a model.
 
     It does not receive the keys `rates` and `decay_norms_and_biases`, from which build_optimizer makes groups.
+    Optional attribute of the class: `averaging`, a WeightAveraging that evaluates weights which the optimizer averages.
     """
 
     def __call__(self, parameters: ParamsT, /) -> Optimizer:
