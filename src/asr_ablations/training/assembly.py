@@ -81,9 +81,9 @@ def assemble(cfg: DictConfig, corpus: Corpus, alphabet: Alphabet | None = None) 
     build(cfg.init)(model)
     callbacks = build_callbacks(cfg)
     # a trial call reports wrong values before the slow preparation; the real one needs the device and the step count
-    make_optimizer, make_schedule = optimizer_factory(cfg.optimizer, cfg.precision in SCALED), build(cfg.schedule)
+    make_optimizer = optimizer_factory(cfg.optimizer, cfg.precision in SCALED)
     trial = _called(cfg.optimizer, make_optimizer, model.named_parameters())
-    _called(cfg.schedule, make_schedule, trial, total_steps=10)
+    _called(cfg.schedule, build(cfg.schedule), trial, total_steps=10)
     torch.manual_seed(stream(get_seed(cfg, "dropout"), "dropout", rank()))
     augment = build(cfg.augment)
     task = CTCTask(
@@ -92,7 +92,7 @@ def assemble(cfg: DictConfig, corpus: Corpus, alphabet: Alphabet | None = None) 
         augment=augment,
         decoder=build_decoder(cfg.decoder, alphabet),
         optimizer=make_optimizer,
-        schedule=make_schedule,
+        schedule=build(cfg.schedule),
         gradient=build(cfg.gradient),
         loss=build(cfg.loss),
         penalty=_build_optional(cfg.penalty),
@@ -187,30 +187,23 @@ def optimizer_factory(node: DictConfig, scaled: bool) -> OptimizerFactory:
     """Return the function that builds a run's optimizer. Configs of earlier versions lack the two keys of groups."""
     options = read_content(node)
     rates, decays = options.get("rates"), options.get("decay_norms_and_biases", True)
+    if not decays and not options.get("weight_decay"):
+        raise choices("optimizer.decay_norms_and_biases", "false", "true, because optimizer.weight_decay=0")
     return partial(build_optimizer, build(node), rates=rates, decay_norms_and_biases=decays, scaled=scaled)
 
 
 def build_optimizer(
-    make: OptimizerFactory,
-    parameters: Iterable[tuple[str, nn.Parameter]],
-    *,
-    rates: Any = None,
-    decay_norms_and_biases: Any = True,
-    scaled: bool,
+    make: OptimizerFactory, parameters: Iterable[tuple[str, nn.Parameter]], *, scaled: bool, **grouping: Any
 ) -> Optimizer:
     """Build the optimizer. On a CPU, use its fused version if possible, whose steps take a third of the time.
 
     On a GPU, if the loss is scaled, the optimizer is also fused or, if that is not possible, counts its steps on the
     device if torch supports it. Options in WAYS keep the values set in the config, and loading a checkpoint from a
-    different device does not change them. The other arguments are those of group_parameters.
+    different device does not change them. grouping: further arguments of group_parameters.
     """
     named = list(parameters)
-    if not decay_norms_and_biases and not getattr(make, "keywords", {}).get("weight_decay"):
-        raise choices(
-            "optimizer.decay_norms_and_biases", "false", "true, because optimizer.weight_decay=0 decays nothing"
-        )
-    groups = group_parameters(named, rates, decay_norms_and_biases)
-    optimizer = partial(make, **_way(make, named[0][1].device.type, scaled=scaled))(groups)
+    way = _way(make, named[0][1].device.type, scaled=scaled)
+    optimizer = partial(make, **way)(group_parameters(named, **grouping))
     for group in optimizer.param_groups:
         group["lr"] *= group.get(RATE, 1)
     optimizer.register_load_state_dict_pre_hook(_keep_way)

@@ -159,16 +159,14 @@ class DecoderFactory(Protocol):
 
 
 class OptimizerFactory(Protocol):
-    """optimizer: builds a torch optimizer for the named parameters of a model.
-
-    It does not receive the keys `rates` and `decay_norms_and_biases`, from which build_optimizer makes groups.
-    Optional attribute of the class: `averaging`, a WeightAveraging that evaluates weights which the optimizer averages.
+    """optimizer: builds a torch optimizer for named parameters. It does not receive the keys `rates` and
+    `decay_norms_and_biases`, from which build_optimizer makes groups. Optional attribute of the class: `averaging`,
+    which builds a WeightAveraging that evaluates weights which the optimizer averages.
     """
 
     def __call__(self, parameters: ParamsT, /) -> Optimizer:
         """Build an optimizer that ignores parameters without a gradient. Raise ValueError for values out of range.
-
-        parameters: pairs (name, parameter), or groups with such pairs as `params`, like torch's optimizers.
+        parameters: pairs (name, parameter), or groups with such pairs as `params`.
         """
 
 

@@ -1,6 +1,6 @@
 """Group a model's parameters by name, because parts of a model may have their own learning rate or weight decay."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from torch import nn
@@ -23,14 +23,13 @@ def list_parts(names: Iterable[str]) -> str:
 
 
 def group_parameters(
-    parameters: Iterable[tuple[str, nn.Parameter]], rates: Mapping[object, object] | None, decay_norms_and_biases: bool
+    named: Sequence[tuple[str, nn.Parameter]], rates: Any = None, decay_norms_and_biases: bool = True
 ) -> list[dict[str, Any]]:
     """Return groups for a torch optimizer, those with the base learning rate first.
 
     rates: multiple of the base rate for each part of the model. The longest name that fits a parameter counts.
     decay_norms_and_biases: whether parameters with fewer than two dimensions have weight decay.
     """
-    named = list(parameters)
     if rates is not None and not (isinstance(rates, Mapping) and rates):
         raise choices("optimizer.rates", rates, "null, or multiples of optimizer.lr by part, such as {output: 0.1}")
     factors = {part: number(f"optimizer.rates.{part}", rate, above=0) for part, rate in (rates or {}).items()}
@@ -48,8 +47,3 @@ def group_parameters(
         {"params": members, **({} if rate == 1 else {RATE: rate}), **({} if decayed else {"weight_decay": 0.0})}
         for (rate, decayed), members in sorted(groups.items(), key=lambda item: item[0][0] != 1)
     ]
-
-
-def base_rate(group: Mapping[str, Any]) -> float:
-    """Return the base learning rate, given a group of the optimizer."""
-    return float(group["lr"] / group.get(RATE, 1.0))

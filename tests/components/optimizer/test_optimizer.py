@@ -14,7 +14,6 @@ from torch import nn
 
 from asr_ablations.components.optimizer.schedule_free import ScheduleFreeAdamW
 from asr_ablations.training.assembly import assemble, optimizer_factory
-from asr_ablations.training.parameter_groups import base_rate
 from asr_verdicts.errors import UsageError
 from tests.helpers.every_key import exempt
 from tests.helpers.fits import fit
@@ -222,7 +221,6 @@ def test_schedules_scale_all_groups_alike(schedule: str) -> None:
     for step in range(8):
         base, scaled = optimizer.param_groups
         assert scaled["lr"] == pytest.approx(0.25 * base["lr"], rel=1e-12)
-        assert base_rate(base) == base["lr"]
         optimizer.step()
         plan.step(*([1.0] if schedule == "newbob" and step else []))
 
@@ -240,7 +238,7 @@ def test_schedules_scale_all_groups_alike(schedule: str) -> None:
         (["optimizer.decay_norms_and_biases=1"], "optimizer.decay_norms_and_biases=1: expected true or false"),
         (
             ["optimizer=adam", "optimizer.decay_norms_and_biases=false"],
-            "optimizer.decay_norms_and_biases=false: expected true, because optimizer.weight_decay=0 decays nothing",
+            "optimizer.decay_norms_and_biases=false: expected true, because optimizer.weight_decay=0",
         ),
     ],
 )

@@ -18,63 +18,46 @@ class MuonAdamW(Optimizer):
     others. Muon treats a recurrent layer's stacked gates as one matrix. Raises UsageError if a part in `adamw` is not
     in the model, or no matrix is left for Muon.
 
-    - adjust_lr_fn, ns_steps, momentum, nesterov: options of torch.optim.Muon
-    - betas, capturable: options of torch.optim.AdamW
+    muon: further options of torch.optim.Muon. betas, capturable: options of torch.optim.AdamW
     """
 
     def __init__(
-        self,
-        parameters: Iterable[Any],
-        *,
-        lr: float,
-        momentum: float,
-        nesterov: bool,
-        ns_steps: int,
-        adjust_lr_fn: str,
-        betas: Sequence[float],
-        weight_decay: float,
-        adamw: Sequence[str],
-        capturable: bool = False,
+        self, parameters: Iterable[Any], *, adamw: Sequence[str], betas: Any, capturable: bool = False, **muon: Any
     ) -> None:
-        whole("optimizer.ns_steps", ns_steps, 1, 99)
-        number("optimizer.momentum", momentum, least=0, below=1)
+        whole("optimizer.ns_steps", muon["ns_steps"], 1, 99)
+        number("optimizer.momentum", muon["momentum"], least=0, below=1)
         given = list(parameters)
         groups = given if isinstance(given[0], dict) else [{"params": given}]
         names = [name for group in groups for name, _ in group["params"]]
         for part in a_list("optimizer.adamw", adamw):
             if not any(is_within(name, part) for name in names):
                 raise choices("optimizer.adamw", part, list_parts(names))
-        for_muon: list[dict[str, Any]] = []
-        for_adamw: list[dict[str, Any]] = []
-        for group in groups:
-            for chosen, is_muons in ((for_muon, True), (for_adamw, False)):
-                members = [
-                    (name, weights)
-                    for name, weights in group["params"]
-                    if (weights.dim() == 2 and not any(is_within(name, part) for part in adamw)) == is_muons
-                ]
-                if members:
-                    chosen.append({**group, "params": members, "muon": is_muons})
+
+        def is_muons(name: str, weights: torch.Tensor) -> bool:
+            return weights.dim() == 2 and not any(is_within(name, part) for part in adamw)
+
+        for_muon, for_adamw = (
+            [
+                {**group, "params": members, "muon": chosen}
+                for group in groups
+                if (members := [pair for pair in group["params"] if is_muons(*pair) == chosen])
+            ]
+            for chosen in (True, False)
+        )
         if not for_muon:
             raise choices("optimizer.adamw", list(adamw), "fewer parts, because no matrix is left for Muon")
-        shared: dict[str, Any] = {"lr": lr, "weight_decay": weight_decay}
-        options = {"momentum": momentum, "nesterov": nesterov, "ns_steps": ns_steps, "adjust_lr_fn": adjust_lr_fn}
-        self.optimizers: list[Optimizer] = [Muon(for_muon, **shared, **options)]
+        shared = {"lr": muon["lr"], "weight_decay": muon["weight_decay"]}
+        self.optimizers: list[Optimizer] = [Muon(for_muon, **muon)]
         if for_adamw:
-            decays: Any = tuple(betas)
-            self.optimizers.append(AdamW(for_adamw, betas=decays, capturable=capturable, **shared))
+            self.optimizers.append(AdamW(for_adamw, betas=tuple(betas), capturable=capturable, **shared))
         super().__init__([group for each in self.optimizers for group in each.param_groups], {})
 
-    @torch.no_grad()
-    def step(self, closure: Callable[[], Any] | None = None) -> Any:  # type: ignore[override]
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Take a step of both optimizers, with this one's groups and state, which a checkpoint may have replaced."""
-        loss = None
-        if closure is not None:
-            with torch.enable_grad():
-                loss = closure()
+        losses: list[Any] = []
         for optimizer in self.optimizers:
-            is_muons = isinstance(optimizer, Muon)
-            optimizer.param_groups = [group for group in self.param_groups if group["muon"] == is_muons]
+            chosen = isinstance(optimizer, Muon)
+            optimizer.param_groups = [group for group in self.param_groups if group["muon"] == chosen]
             optimizer.state = self.state
-            optimizer.step()
-        return loss
+            losses.append(optimizer.step(None if losses else closure))
+        return losses[0]

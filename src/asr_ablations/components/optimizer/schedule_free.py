@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any
 
 import pytorch_lightning as pl
@@ -20,22 +21,17 @@ EPSILON = 1e-8
 class AverageOfOptimizer(Averaging):
     """Evaluates the average that ScheduleFreeAdamW keeps, with the running statistics from training at y."""
 
-    def __init__(self) -> None:
-        super().__init__(count=1)
-
     def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
         if getattr(trainer.strategy, "independent_workers", False):
             raise UsageError("optimizer=schedule_free: trainer=local_sgd would average only y; expected trainer=ddp")
 
     def averaged(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> Weights:
         """Return the average x of each parameter that has been trained, and all other tensors unchanged."""
-        model = task_of(pl_module).model
-        if self._trained is not None:  # the model holds x during a validation
-            return weights_of(model)
-        (optimizer,) = trainer.optimizers
-        parameters = list(model.parameters())
-        averages = [ScheduleFreeAdamW.average(optimizer, weights) for weights in parameters]
-        return [*averages, *weights_of(model)[len(averages) :]]
+        weights = weights_of(model := task_of(pl_module).model)
+        if self._trained is None:  # otherwise, the model holds x, because a validation is running
+            averages = [ScheduleFreeAdamW.average(trainer.optimizers[0], y) for y in model.parameters()]
+            weights[: len(averages)] = averages
+        return weights
 
 
 class ScheduleFreeAdamW(Optimizer):
@@ -48,33 +44,25 @@ class ScheduleFreeAdamW(Optimizer):
     sum of rate². Both are in one tensor of this name, because torch would convert any other to the parameter's dtype.
     """
 
-    averaging = AverageOfOptimizer
+    averaging = partial(AverageOfOptimizer, count=1)
 
     def __init__(
-        self,
-        parameters: Iterable[Any],
-        *,
-        lr: float,
-        betas: Sequence[float],
-        weight_decay: float,
-        warm_up: int,
+        self, parameters: Iterable[Any], *, lr: float, betas: Sequence[float], weight_decay: float, warm_up: int
     ) -> None:
         number("optimizer.lr", lr, least=0)
-        number("optimizer.betas.0", betas[0], above=0, below=1)
-        number("optimizer.betas.1", betas[1], above=0, below=1)
+        for place, beta in enumerate(betas):
+            number(f"optimizer.betas.{place}", beta, above=0, below=1)
         number("optimizer.weight_decay", weight_decay, least=0)
         whole("optimizer.warm_up", warm_up, 0)
         # torch keeps `step` in float32 and on the device if `capturable` is set
-        defaults = {"lr": lr, "betas": tuple(betas), "weight_decay": weight_decay, "warm_up": warm_up}
-        super().__init__(parameters, {**defaults, "capturable": True})
+        fixed = {"betas": tuple(betas), "warm_up": warm_up, "capturable": True}
+        super().__init__(parameters, {"lr": lr, "weight_decay": weight_decay, **fixed})
 
     @torch.no_grad()
-    def step(self, closure: Callable[[], Any] | None = None) -> Any:  # type: ignore[override]
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Update z, x and y of each parameter that has a gradient."""
-        loss = None
-        if closure is not None:
-            with torch.enable_grad():
-                loss = closure()
+        with torch.enable_grad():
+            loss = None if closure is None else closure()
         for group in self.param_groups:
             for y in group["params"]:
                 if y.grad is not None:
@@ -84,8 +72,7 @@ class ScheduleFreeAdamW(Optimizer):
     def _update(self, y: torch.Tensor, gradient: torch.Tensor, group: dict[str, Any]) -> None:
         state, (first, second) = self.state[y], group["betas"]
         if not state:
-            state["z"], state["squares"] = y.clone(), torch.zeros_like(y)
-            state["step"] = torch.zeros(2, dtype=torch.float32, device=y.device)
+            state |= {"z": y.clone(), "squares": torch.zeros_like(y), "step": torch.zeros(2, device=y.device)}
         z, squares, (count, total) = state["z"], state["squares"], state["step"]
         count += 1
         rate = group["lr"] * (-torch.expm1(count * math.log(second))).sqrt()
@@ -100,8 +87,7 @@ class ScheduleFreeAdamW(Optimizer):
         y.copy_(z.lerp(x, first))
 
     @staticmethod
-    def average(optimizer: Optimizer, weights: torch.nn.Parameter) -> torch.Tensor:
+    def average(optimizer: Optimizer, y: torch.nn.Parameter) -> torch.Tensor:
         """Return the average x of a parameter y, or the parameter itself if it has not been trained."""
-        (group,) = (g for g in optimizer.param_groups if any(weights is other for other in g["params"]))
-        state = optimizer.state.get(weights)
-        return weights.detach().lerp(state["z"], 1 - 1 / group["betas"][0]) if state else weights.detach()
+        state = optimizer.state.get(y)
+        return y.detach().lerp(state["z"], 1 - 1 / optimizer.defaults["betas"][0]) if state else y.detach()

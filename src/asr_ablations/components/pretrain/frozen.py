@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 
 import pytorch_lightning as pl
-from torch import nn
 
 from asr_ablations.tools.checks import whole
 from asr_ablations.training.contracts import Pretraining
@@ -47,15 +46,11 @@ class FrozenParts(Pretraining):
             if self._is_frozen(name):
                 parameter.requires_grad_(trained)
         for name, module in model.named_modules():
-            if self._is_frozen(name) and _has_statistics(module):
+            has_statistics = any(buffer.is_floating_point() for buffer in module.buffers(recurse=False))
+            if self._is_frozen(name) and has_statistics:
                 module.training = trained  # without module.eval(), because cuDNN has no gradients in evaluation
 
-    def on_train_epoch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        self.on_train_start(trainer, pl_module)
+    on_train_epoch_start = on_train_start
 
     def _is_frozen(self, name: str) -> bool:
         return any(is_within(name, part) for part in self.parts)
-
-
-def _has_statistics(module: nn.Module) -> bool:
-    return any(buffer.is_floating_point() for buffer in module.buffers(recurse=False))
