@@ -223,7 +223,7 @@ def waits(*overrides: str, planted: Callable[[Any], Any] = id, own_ctc: bool = T
         value.detach() * batch_size
 
     task.log = log
-    optimizer = task.make_optimizer(task.model.parameters())
+    optimizer = task.make_optimizer(task.model.named_parameters())
     with as_on_a_gpu(own_ctc):
         for number in range(2):
             copies = Copies()

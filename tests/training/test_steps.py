@@ -58,7 +58,7 @@ def train(make: Any, scaler: torch.amp.GradScaler, device: str = "cpu", watched:
     """
     torch.manual_seed(0)
     net, late = nn.Sequential(nn.Linear(6, 16), nn.ReLU(), nn.Linear(16, 3)).to(device), nn.Linear(3, 3).to(device)
-    optimizer = make([*net.parameters(), *late.parameters()])
+    optimizer = make(nn.ModuleDict({"net": net, "output": late}).named_parameters())
     schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 1 / (1 + step))
     data = [(torch.randn(8, 6).to(device), torch.randn(8, 3).to(device)) for _ in range(STEPS)]
     losses, scales = [], []
@@ -82,7 +82,7 @@ def train(make: Any, scaler: torch.amp.GradScaler, device: str = "cpu", watched:
     if watched:
         torch.cuda.set_sync_debug_mode("default")
     state = [(name, value) for kept in optimizer.state.values() for name, value in kept.items() if value is not None]
-    weights = [p.detach() for p in optimizer.param_groups[0]["params"]]
+    weights = [p.detach() for group in optimizer.param_groups for p in group["params"]]
     return Trained([*map(float, losses)], [*map(float, scales)], weights, state)
 
 
@@ -97,7 +97,8 @@ def assert_same(one: Trained, other: Trained) -> None:
 def optimizers(name: str) -> list[Any]:
     """Of an option of the group, as on a CPU and, where it can be, fused, as on a GPU."""
     make = build(compose(f"optimizer={name}", "optimizer.weight_decay=0.01").optimizer)
-    return [make, partial(make, fused=True)] if make.func in FUSED else [make]
+    ways: list[dict[str, bool]] = [{"fused": False}, {"fused": True}] if make.func in FUSED else [{}]
+    return [partial(build_optimizer, partial(make, **way), scaled=False) for way in ways]
 
 
 @pytest.mark.parametrize("name", group_options("optimizer"))
@@ -193,10 +194,10 @@ def _leaves(value: Any) -> list[Any]:
 
 @pytest.mark.parametrize("scaled", [False, True])
 def test_on_a_cpu_the_step_is_fused_where_it_can_be(scaled: bool) -> None:
-    weights = [nn.Parameter(torch.ones(3))]
+    weights = [("hidden", nn.Parameter(torch.ones(3, 3))), ("output", nn.Parameter(torch.ones(3)))]
     for name in group_options("optimizer"):
         make = build(compose(f"optimizer={name}").optimizer)
-        (group,) = build_optimizer(make, weights, scaled=scaled).param_groups
+        group, *_ = build_optimizer(make, weights, scaled=scaled).param_groups
         assert bool(group.get("fused")) == (make.func in FUSED)
         if make.func in FUSED:
             (group,) = build_optimizer(partial(make, fused=False), weights, scaled=scaled).param_groups
@@ -207,7 +208,7 @@ def test_on_a_cpu_the_step_is_fused_where_it_can_be(scaled: bool) -> None:
 def test_a_checkpoint_of_another_device_leaves_the_way_as_it_is(name: str) -> None:
     """That of a GPU is fused or counts on the device, which on a CPU torch refuses; and a GPU's would not be fused."""
     make = build(compose(f"optimizer={name}").optimizer)
-    weights = [nn.Parameter(torch.ones(3))]
+    weights = [("hidden", nn.Parameter(torch.ones(3, 3))), ("output", nn.Parameter(torch.ones(3)))]
     ways = [{"fused": True}, {"fused": False}] if make.func in FUSED else [{"capturable": True}] * (name == "adadelta")
     for way in [{}, *ways]:
         here, there = (build_optimizer(made, weights, scaled=True) for made in (make, partial(make, **way)))
@@ -217,7 +218,8 @@ def test_a_checkpoint_of_another_device_leaves_the_way_as_it_is(name: str) -> No
             assert expected.items() <= group.items()
         there.load_state_dict(here.state_dict())
         assert way.items() <= there.param_groups[0].items()
-        weights[0].grad = torch.ones(3)
+        for _, parameter in weights:
+            parameter.grad = torch.ones_like(parameter)
         here.step()
 
 

@@ -121,17 +121,17 @@ def _check_gradients(task: CTCTask) -> str | None:
 
 
 def _check_step(task: CTCTask) -> str | None:
-    optimizer = task.make_optimizer(task.model.parameters())
+    parameters = list(task.model.parameters())
+    optimizer = task.make_optimizer(task.model.named_parameters())
     schedule = task.make_schedule(optimizer, total_steps=4)
-    before = [parameter.detach().clone() for parameter in optimizer.param_groups[0]["params"]]
+    before = [parameter.detach().clone() for parameter in parameters]
     task.gradient.before_step(list(task.parameters()), step=0, seed=0, log=lambda name, value: None)
     optimizer.step()
     task.gradient.after_step(list(task.parameters()), lambda name, value: None)
     schedule.load_state_dict(schedule.state_dict())
-    after = optimizer.param_groups[0]["params"]
-    if not all(parameter.isfinite().all() for parameter in after):
+    if not all(parameter.isfinite().all() for parameter in parameters):
         return "a weight is not finite after the step"
-    changed = any(not torch.equal(old, now) for old, now in zip(before, after, strict=True))
+    changed = any(not torch.equal(old, now) for old, now in zip(before, parameters, strict=True))
     return None if changed else "no weight has changed"
 
 

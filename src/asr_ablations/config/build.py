@@ -26,6 +26,8 @@ from asr_verdicts.config import SHA256
 from asr_verdicts.errors import UsageError, choices
 from asr_verdicts.terminal import harmless_line
 
+READ_BY_ASSEMBLY = {"optimizer": ("rates", "decay_norms_and_biases")}
+"""For each group, keys of its options that their classes do not receive, because training/assembly.py reads them."""
 KINDS = {bool: "true or false", int: "a number", float: "a number", str: "a string", list: "a list", dict: "keys"}
 
 
@@ -114,7 +116,8 @@ def build(node: DictConfig, *positional: object, **keywords: object) -> Any:
             raise UsageError(harmless_line(f"_target_={target}: cannot be imported: {reason}")) from error
     try:
         # without _convert_, classes would receive DictConfigs instead of plain dicts and lists
-        return instantiate(_remove_hashes(options), *positional, _convert_="all", **keywords)
+        arguments = {name: value for name, value in options.items() if name not in READ_BY_ASSEMBLY.get(str(key), ())}
+        return instantiate(_remove_hashes(arguments), *positional, _convert_="all", **keywords)
     except InstantiationException as error:
         cause = error.__cause__
         if isinstance(cause, UsageError):  # its message needs no rewording

@@ -2,7 +2,7 @@
 
 import inspect
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -38,10 +38,11 @@ from asr_ablations.training.contracts import (
     RescoringDecoder,
     TrainingCallbacks,
 )
+from asr_ablations.training.parameter_groups import RATE, group_parameters
 from asr_ablations.training.precision import MASTER, SCALED, set_tf32, trainer_options
 from asr_ablations.training.task import CTCTask, StepOnValidation, view_seeds
 from asr_verdicts.config import ranks
-from asr_verdicts.errors import UsageError
+from asr_verdicts.errors import UsageError, choices
 
 STREAMS = ("init", "order", "augment", "dropout")
 """Names of the random streams, which are the keys of `seeds` in a config."""
@@ -80,7 +81,9 @@ def assemble(cfg: DictConfig, corpus: Corpus, alphabet: Alphabet | None = None) 
     build(cfg.init)(model)
     callbacks = build_callbacks(cfg)
     # a trial call reports wrong values before the slow preparation; the real one needs the device and the step count
-    _called(cfg.schedule, _called(cfg.optimizer, model.parameters()), total_steps=10)
+    make_optimizer = optimizer_factory(cfg.optimizer, cfg.precision in SCALED)
+    trial = _called(cfg.optimizer, make_optimizer, model.named_parameters())
+    _called(cfg.schedule, build(cfg.schedule), trial, total_steps=10)
     torch.manual_seed(stream(get_seed(cfg, "dropout"), "dropout", rank()))
     augment = build(cfg.augment)
     task = CTCTask(
@@ -88,7 +91,7 @@ def assemble(cfg: DictConfig, corpus: Corpus, alphabet: Alphabet | None = None) 
         features=features,
         augment=augment,
         decoder=build_decoder(cfg.decoder, alphabet),
-        optimizer=partial(build_optimizer, build(cfg.optimizer), scaled=cfg.precision in SCALED),
+        optimizer=make_optimizer,
         schedule=build(cfg.schedule),
         gradient=build(cfg.gradient),
         loss=build(cfg.loss),
@@ -157,7 +160,12 @@ def get_seed(cfg: DictConfig, name: str) -> int:
 def build_callbacks(cfg: DictConfig) -> TrainingCallbacks:
     """Build the callbacks chosen in the config, in the order in which they run."""
     optional = (cfg.pretrain, cfg.averaging, cfg.stopping, cfg.debug)
-    return TrainingCallbacks(build(cfg.trainer), *map(_build_optional, optional))
+    callbacks = TrainingCallbacks(build(cfg.trainer), *map(_build_optional, optional))
+    averaging = getattr(getattr(build(cfg.optimizer), "func", None), "averaging", None)
+    if averaging is not None and callbacks.averaging is not None:
+        chosen = type(callbacks.averaging).__name__
+        raise choices("averaging", chosen, "none, because this optimizer averages the weights itself")
+    return callbacks if averaging is None else callbacks._replace(averaging=averaging())
 
 
 def _build_optional(node: DictConfig | None) -> Any:
@@ -165,25 +173,39 @@ def _build_optional(node: DictConfig | None) -> Any:
     return None if node is None else build(node)
 
 
-def _called(node: DictConfig, *positional: object, **keywords: object) -> Any:
-    """Build the function that a config node describes and call it. Raise UsageError if it rejects its arguments."""
+def _called(node: DictConfig, function: Callable[..., Any], *positional: object, **keywords: object) -> Any:
+    """Call the function that a config node describes. Raise UsageError if it rejects its arguments."""
     try:
-        return build(node)(*positional, **keywords)
+        return function(*positional, **keywords)
     except UsageError:
         raise
     except (ValueError, TypeError) as error:
         raise UsageError(reword_error(node._key(), read_content(node), {}, error)) from error
 
 
-def build_optimizer(make: OptimizerFactory, parameters: Iterable[nn.Parameter], *, scaled: bool) -> Optimizer:
+def optimizer_factory(node: DictConfig, scaled: bool) -> OptimizerFactory:
+    """Return the function that builds a run's optimizer. Configs of earlier versions lack the two keys of groups."""
+    options = read_content(node)
+    rates, decays = options.get("rates"), options.get("decay_norms_and_biases", True)
+    if not decays and not options.get("weight_decay"):
+        raise choices("optimizer.decay_norms_and_biases", "false", "true, because optimizer.weight_decay=0")
+    return partial(build_optimizer, build(node), rates=rates, decay_norms_and_biases=decays, scaled=scaled)
+
+
+def build_optimizer(
+    make: OptimizerFactory, parameters: Iterable[tuple[str, nn.Parameter]], *, scaled: bool, **grouping: Any
+) -> Optimizer:
     """Build the optimizer. On a CPU, use its fused version if possible, whose steps take a third of the time.
 
     On a GPU, if the loss is scaled, the optimizer is also fused or, if that is not possible, counts its steps on the
     device if torch supports it. Options in WAYS keep the values set in the config, and loading a checkpoint from a
-    different device does not change them.
+    different device does not change them. grouping: further arguments of group_parameters.
     """
-    parameters = list(parameters)
-    optimizer = partial(make, **_way(make, parameters[0].device.type, scaled=scaled))(parameters)
+    named = list(parameters)
+    way = _way(make, named[0][1].device.type, scaled=scaled)
+    optimizer = partial(make, **way)(group_parameters(named, **grouping))
+    for group in optimizer.param_groups:
+        group["lr"] *= group.get(RATE, 1)
     optimizer.register_load_state_dict_pre_hook(_keep_way)
     return optimizer
 

@@ -6,7 +6,7 @@ its batch, except through batch normalisation in training, whose statistics cove
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
@@ -18,6 +18,7 @@ from pytorch_lightning.strategies import DDPStrategy
 from torch import nn
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
+from torch.optim.optimizer import ParamsT
 
 from asr_ablations.data.alphabet import Alphabet
 from asr_ablations.data.batch import Batch
@@ -158,10 +159,15 @@ class DecoderFactory(Protocol):
 
 
 class OptimizerFactory(Protocol):
-    """optimizer: builds a torch optimizer for the parameters of a model."""
+    """optimizer: builds a torch optimizer for named parameters. It does not receive the keys `rates` and
+    `decay_norms_and_biases`, from which build_optimizer makes groups. Optional attribute of the class: `averaging`,
+    which builds a WeightAveraging that evaluates weights which the optimizer averages.
+    """
 
-    def __call__(self, parameters: Iterable[nn.Parameter], /) -> Optimizer:
-        """Build an optimizer that ignores parameters without a gradient. Raise ValueError for values out of range."""
+    def __call__(self, parameters: ParamsT, /) -> Optimizer:
+        """Build an optimizer that ignores parameters without a gradient. Raise ValueError for values out of range.
+        parameters: pairs (name, parameter), or groups with such pairs as `params`.
+        """
 
 
 class ScheduleFactory(Protocol):

@@ -262,7 +262,7 @@ class CTCTask(pl.LightningModule):
 
     def configure_optimizers(self) -> OptimizerLRScheduler:
         """Build the optimizer of the model's parameters, and its learning-rate schedule."""
-        optimizer = self.make_optimizer(self.model.parameters())
+        optimizer = self.make_optimizer(self.model.named_parameters())
         schedule = self.make_schedule(optimizer, total_steps=int(self.trainer.estimated_stepping_batches))
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
 
@@ -286,7 +286,7 @@ class CTCTask(pl.LightningModule):
     def optimizer_step(self, *arguments: Any, **keywords: Any) -> None:
         """Take an optimizer step, then let the gradient treatment change the weights."""
         super().optimizer_step(*arguments, **keywords)
-        self.gradient.after_step(list(self.model.parameters()), self._log_step)
+        self.gradient.after_step([p for p in self.model.parameters() if p.requires_grad], self._log_step)
 
     def _log_gradient(self, name: str, value: float | torch.Tensor) -> None:
         if name == "train/gradient_norm":

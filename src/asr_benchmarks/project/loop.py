@@ -62,7 +62,7 @@ def _time_bare(cfg: DictConfig, corpus: Corpus, steps: int) -> float:
     training = BareTraining(cfg, corpus)
     task, device = training.task, training.device
     parameters = list(task.model.parameters())
-    optimizer = task.make_optimizer(parameters)
+    optimizer = task.make_optimizer(task.model.named_parameters())
     schedule = task.make_schedule(optimizer, total_steps=len(read_ahead(training.data, steps)))
 
     def compute_features(batch: Batch) -> tuple[torch.Tensor, torch.Tensor]:

@@ -72,7 +72,7 @@ class BareTraining:
         features: function that computes a batch's features. For `features` and `optimizer`, None uses the task's own.
         """
         parameters = list(model.parameters())
-        stepped = optimizer or self.task.make_optimizer(parameters)
+        stepped = optimizer or self.task.make_optimizer(model.named_parameters())
         weights = next(iter(parameters)).dtype
         compute = features or cast(Features[B], self.task.normalised_features)
 

@@ -133,7 +133,7 @@ class FrameTask(CTCTask):
         )
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
-        return self.make_optimizer(self.model.parameters())
+        return self.make_optimizer(self.model.named_parameters())
 
     def normalised_features(self, batch: object) -> tuple[torch.Tensor, torch.Tensor]:
         assert isinstance(batch, FrameBatch)

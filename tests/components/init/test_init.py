@@ -3,7 +3,7 @@
 import math
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import pytorch_lightning as pl
@@ -274,3 +274,74 @@ def test_training_too_short_for_the_stack_is_refused() -> None:
     for epochs in (0, 1.5):
         with pytest.raises(UsageError, match=f"epochs={epochs}"):
             build(compose("pretrain=layers", f"pretrain.epochs={epochs}").pretrain)
+
+
+FROZEN = ("pretrain=frozen", "pretrain.parts=[convolutions,norms.1,output.bias]", "pretrain.until=2", "max_epochs=3")
+SHRINKING = ("optimizer.weight_decay=0.1", "penalty=l2", "gradient=constraint", "gradient.largest=0.1")
+"""All that changes weights without a gradient of the loss."""
+
+
+class WatchAll(pl.Callback):
+    """All weights and running statistics at the end of each epoch, and the parameters with a gradient in each epoch."""
+
+    def __init__(self) -> None:
+        self.states: list[dict[str, torch.Tensor]] = []
+        self.gradients: list[set[str]] = []
+
+    def on_train_start(self, trainer: Any, pl_module: Any) -> None:
+        self.states.append({key: value.clone() for key, value in pl_module.model.state_dict().items()})
+
+    def on_train_epoch_start(self, trainer: Any, pl_module: Any) -> None:
+        self.gradients.append(set())
+
+    def on_after_backward(self, trainer: Any, pl_module: Any) -> None:
+        self.gradients[-1] |= {key for key, weights in pl_module.model.named_parameters() if weights.grad is not None}
+
+    def on_train_epoch_end(self, trainer: Any, pl_module: Any) -> None:
+        self.on_train_start(trainer, pl_module)
+
+
+def test_frozen_parts_do_not_move_until_their_epoch_and_then_do(tiny_corpus: Path, tmp_path: Path) -> None:
+    """To the bit, running statistics of batch norm too, whatever else changes weights; the other parts always move."""
+    watch = WatchAll()
+    fit(tiny_corpus, tmp_path, *FROZEN, *SHRINKING, callbacks=(watch,))
+    frozen = ("convolutions.", "norms.1.", "output.bias")
+    tensors = {key for key in watch.states[0] if not key.endswith("_extra_state")}
+    free = {key for key in tensors if not key.startswith(frozen)}
+    assert {"norms.0.running_mean", "output.weight"} <= free
+    assert {"convolutions.0.norm.running_variance", "norms.1.running_mean"} <= tensors - free
+    moved = [
+        {key for key in tensors if not torch.equal(before[key], after[key])}
+        for before, after in zip(watch.states, watch.states[1:], strict=False)
+    ]
+    assert moved == [free, free, tensors]
+    assert watch.gradients[:2] == [{key for key in free if "running" not in key}] * 2
+    assert watch.gradients[2] == {key for key in tensors if "running" not in key}
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (["weights_parts=null"], "pretrain.parts=None: expected a list of parts of the model"),
+        (["pretrain.parts=convolutions"], "pretrain.parts=convolutions: expected a list"),
+        (["pretrain.parts=[encoder]"], "pretrain.parts=encoder: expected convolutions, norms, output, recurrent"),
+        (["pretrain.parts=[convolutions,norms,recurrent,output]"], "pretrain.parts=.*: expected a part that remains"),
+        (
+            ["pretrain.parts=[output]", "pretrain.until=3"],
+            "pretrain.until=3: expected a whole number from 1 to 2",
+        ),
+        (
+            ["pretrain.parts=[output]", "pretrain.until=0"],
+            "pretrain.until=0: expected a whole number from 1 to 2",
+        ),
+    ],
+)
+def test_wrong_frozen_parts_are_refused(change: list[str], message: str) -> None:
+    cfg = compose("width=8", "layers=2", "gpus=0", "max_epochs=3", "pretrain=frozen", *change)
+
+    def set_up() -> None:
+        task, _ = assemble(cfg, standing_corpus())
+        cast(Any, task.callbacks.pretrain).setup(None, task, "fit")
+
+    with pytest.raises(UsageError, match=f"^{message}"):
+        set_up()

@@ -2,28 +2,41 @@
 
 import copy
 import math
-from collections.abc import Callable
+from collections import OrderedDict
+from pathlib import Path
 from typing import Any
 
 import pytest
+import pytorch_lightning as pl
 import torch
+from omegaconf import OmegaConf
 from torch import nn
 
+from asr_ablations.components.optimizer.schedule_free import ScheduleFreeAdamW
+from asr_ablations.training.assembly import assemble, optimizer_factory
+from asr_verdicts.errors import UsageError
 from tests.helpers.every_key import exempt
-from tests.helpers.support import component, group_options, knobs, turned
+from tests.helpers.fits import fit
+from tests.helpers.run_results import same
+from tests.helpers.support import another, component, compose, described, group_options, knobs, standing_corpus, turned
 
 every_variant = pytest.mark.parametrize("name", group_options("optimizer"))
 
 
 def network() -> nn.Module:
     torch.manual_seed(0)
-    return nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 2))
+    return nn.Sequential(OrderedDict(hidden=nn.Linear(3, 4), tanh=nn.Tanh(), output=nn.Linear(4, 2)))
 
 
-def after_steps(make: Callable[..., torch.optim.Optimizer], steps: int) -> tuple[nn.Module, list[float]]:
+def described_optimizer(name: str, **changes: Any) -> Any:
+    """As a training builds it."""
+    return optimizer_factory(described("optimizer", name, **changes), scaled=False)
+
+
+def after_steps(make: Any, steps: int) -> tuple[nn.Module, list[float]]:
     """The network after some steps towards zero outputs, and the losses on the way."""
     model = network()
-    optimizer, x, losses = make(model.parameters()), torch.ones(5, 3).cumsum(dim=0), []
+    optimizer, x, losses = make(model.named_parameters()), torch.ones(5, 3).cumsum(dim=0), []
     for _ in range(steps):
         optimizer.zero_grad()
         loss = model(x).square().mean()
@@ -35,28 +48,28 @@ def after_steps(make: Callable[..., torch.optim.Optimizer], steps: int) -> tuple
 
 @every_variant
 def test_one_step_changes_every_parameter(name: str) -> None:
-    model, _ = after_steps(component("optimizer", name), steps=1)
+    model, _ = after_steps(described_optimizer(name), steps=1)
     for (key, before), after in zip(network().named_parameters(), model.parameters(), strict=True):
         assert not torch.equal(before, after), key
 
 
 @every_variant
 def test_the_loss_falls(name: str) -> None:
-    _, losses = after_steps(component("optimizer", name, lr=1e-2), steps=20)
+    _, losses = after_steps(described_optimizer(name, lr=1e-2), steps=20)
     assert losses[-1] < losses[0]
 
 
 @pytest.mark.parametrize(("name", "key"), knobs("optimizer"))
 def test_no_dead_knobs(name: str, key: str) -> None:
-    written, changed = (
-        after_steps(make, 3)[0] for make in (component("optimizer", name), turned("optimizer", name, key))
-    )
+    beside = {"weight_decay": 0.1} if key == "decay_norms_and_biases" else {}
+    other = another(OmegaConf.select(described("optimizer", name), key))
+    written, changed = (after_steps(described_optimizer(name, **beside, **more), 3)[0] for more in ({}, {key: other}))
     assert any(not torch.equal(a, b) for a, b in zip(written.parameters(), changed.parameters(), strict=True))
 
 
 def weights_after(name: str, decay: float, gradient: float, steps: int = 1) -> float:
     parameter = nn.Parameter(torch.tensor([2.0], dtype=torch.double))
-    optimizer = component("optimizer", name, lr=0.01, weight_decay=decay)([parameter])
+    optimizer = described_optimizer(name, lr=0.01, weight_decay=decay)([("weight", parameter)])
     for _ in range(steps):
         parameter.grad = torch.tensor([gradient], dtype=torch.double)
         optimizer.step()
@@ -83,6 +96,155 @@ def test_the_three_kinds_of_descent() -> None:
     moved = [2.0 - weights_after(name, 0.0, 0.5, steps=2) for name in ("sgd", "momentum", "nesterov")]
     plain, momentum = 0.01 * 0.5, 0.9
     assert moved == pytest.approx([plain * 2, plain * (2 + momentum), plain * (2 + 2 * momentum + momentum**2)])
+
+
+def groups_by_name(optimizer: torch.optim.Optimizer) -> list[tuple[float, float, set[str]]]:
+    """Learning rate, weight decay and names of the parameters of each group."""
+    return [(group["lr"], group["weight_decay"], {*group["param_names"]}) for group in optimizer.param_groups]
+
+
+def muon_groups(*overrides: str) -> dict[tuple[bool, float], set[str]]:
+    """Names by whether Muon updates them, and by learning rate."""
+    task = assembled("optimizer=muon", *overrides)
+    groups = task.make_optimizer(task.model.named_parameters()).param_groups
+    return {(group["muon"], group["lr"]): {*group["param_names"]} for group in groups}
+
+
+def test_muon_updates_the_matrices_of_hidden_layers() -> None:
+    """Two layers of two directions with two matrices each; kernels, norms, biases and the output are AdamW's."""
+    groups = muon_groups("model=tiny", "optimizer.rates={recurrent.1:0.5}")
+    matrices = [
+        {f"recurrent.{layer}.{way}.cell.weight_{kind}_l0" for way in ("forwards", "backwards") for kind in ("ih", "hh")}
+        for layer in (0, 1)
+    ]
+    assert groups[True, 0.003] == matrices[0]
+    assert groups[True, 0.0015] == matrices[1]
+    assert sum(map(len, groups.values())) == 30
+    assert {"output.weight", "convolutions.0.convolve.weight", "norms.0.weight"} <= groups[False, 0.003]
+    assert "output.weight" in muon_groups("model=tiny", "optimizer.adamw=[recurrent.0]")[True, 0.003]
+
+
+def test_muons_step_is_orthogonal_and_as_large_as_adamws() -> None:
+    """U Vᵀ of the gradient's singular value decomposition, within the iteration's tolerance of 0.7 to 1.2, times
+    0.2 √max(rows, columns); after decay by lr · weight_decay (Liu et al. 2025, equation 4).
+    """
+    torch.manual_seed(1)
+    weights, bias = nn.Parameter(torch.randn(12, 8)), nn.Parameter(torch.randn(8))
+    before, before_bias = weights.detach().clone(), bias.detach().clone()
+    make = described_optimizer("muon", lr=0.1, weight_decay=0.5)
+    optimizer = make([("hidden.weight", weights), ("output.bias", bias)])
+    weights.grad, bias.grad = torch.randn(12, 8), torch.randn(8)
+    optimizer.step()
+    step = (before * (1 - 0.1 * 0.5) - weights.detach()) / (0.1 * 0.2 * math.sqrt(12))
+    left, _, right = torch.linalg.svd(weights.grad, full_matrices=False)
+    sizes = left.T @ step @ right.T
+    assert ((sizes.diag() > 0.6) & (sizes.diag() < 1.3)).all()
+    assert (sizes - sizes.diag().diag()).abs().max() < 0.03
+    torch.testing.assert_close(bias.detach(), before_bias * (1 - 0.1 * 0.5) - 0.1 * bias.grad.sign())
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("optimizer.adamw=[head]", "optimizer.adamw=head: expected convolutions, norms, output, recurrent"),
+        ("optimizer.adamw=[recurrent,output]", r"optimizer.adamw=\['recurrent', 'output'\]: expected fewer parts"),
+        ("optimizer.adamw=output", "optimizer.adamw=output: expected a list"),
+        ("optimizer.ns_steps=0", "optimizer.ns_steps=0: expected a whole number from 1 to 99"),
+        ("optimizer.momentum=1", "optimizer.momentum=1: expected a number from 0 to below 1"),
+        ("optimizer.adjust_lr_fn=x", "optimizer.adjust_lr_fn=x: "),
+    ],
+)
+def test_wrong_values_of_muon_are_refused(override: str, message: str) -> None:
+    with pytest.raises(UsageError, match=f"^{message}"):
+        assembled("optimizer=muon", override)
+
+
+def assembled(*overrides: str) -> Any:
+    return assemble(compose("width=8", "layers=2", "gpus=0", *overrides), standing_corpus())[0]
+
+
+def test_each_parameter_has_the_rate_of_the_longest_name() -> None:
+    """The group with the base rate comes first, because its rate is logged, whatever the model's first part is."""
+    task = assembled("optimizer.rates={convolutions:0.1,recurrent:0.5,recurrent.1:2,output.bias:0.1}")
+    groups = groups_by_name(task.make_optimizer(task.model.named_parameters()))
+    names = [name for name, _ in task.model.named_parameters()]
+    expected = {
+        0.003: {name for name in names if name.startswith(("norms.", "output.weight"))},
+        0.003 * 0.1: {name for name in names if name.startswith(("convolutions.", "output.bias"))},
+        0.003 * 0.5: {name for name in names if name.startswith("recurrent.0.")},
+        0.003 * 2: {name for name in names if name.startswith("recurrent.1.")},
+    }
+    assert {rate: members for rate, _, members in groups} == expected
+    assert sum(len(members) for *_, members in groups) == len(names) == 30
+    assert groups[0][0] == 0.003
+
+
+@pytest.mark.parametrize("options", [("model=tiny",), ("model=conformer", "model.heads=2"), ("norm=layer", "rnn=gru")])
+def test_norms_and_biases_have_no_decay_and_all_else_has(options: tuple[str, ...]) -> None:
+    task = assembled(*options, "optimizer.decay_norms_and_biases=false")
+    groups = groups_by_name(task.make_optimizer(task.model.named_parameters()))
+    assert [decay for _, decay, _ in groups] == [0.01, 0.0] or [decay for _, decay, _ in groups] == [0.0, 0.01]
+    (undecayed,) = (members for _, decay, members in groups if not decay)
+    (decayed,) = (members for _, decay, members in groups if decay)
+    parts = dict(task.model.named_modules())
+    for name in undecayed | decayed:
+        owner, _, leaf = name.rpartition(".")
+        is_norm = "Norm" in type(parts[owner]).__name__
+        assert (name in undecayed) == (is_norm or "bias" in leaf), name
+    assert len(undecayed | decayed) == len([*task.model.parameters()])
+
+
+def test_a_step_is_that_of_separate_optimizers() -> None:
+    """Adam's steps do not depend on other parameters, so each part moves as it does alone with its own rate."""
+    model, parts = network(), network()
+    make = described_optimizer("adamw", rates={"hidden": 0.1, "output.bias": 3.0}, decay_norms_and_biases=False)
+    decayed = [
+        torch.optim.AdamW([weights], lr=0.003 * factor, betas=(0.9, 0.98), weight_decay=decay)
+        for weights, factor, decay in zip(parts.parameters(), [0.1, 0.1, 1, 3], [0.01, 0, 0.01, 0], strict=True)
+    ]
+    x, together = torch.ones(5, 3).cumsum(dim=0), make(model.named_parameters())
+    for _ in range(3):
+        for each, steps in ((model, [together]), (parts, decayed)):
+            each.zero_grad()
+            each(x).square().mean().backward()
+            for optimizer in steps:
+                optimizer.step()
+    for weights, expected in zip(model.parameters(), parts.parameters(), strict=True):
+        torch.testing.assert_close(weights, expected, rtol=1e-6, atol=1e-8)
+
+
+@pytest.mark.parametrize("schedule", group_options("schedule"))
+def test_schedules_scale_all_groups_alike(schedule: str) -> None:
+    model = network()
+    optimizer = described_optimizer("sgd", rates={"hidden": 0.25})(model.named_parameters())
+    plan = component("schedule", schedule)(optimizer, total_steps=8)
+    for step in range(8):
+        base, scaled = optimizer.param_groups
+        assert scaled["lr"] == pytest.approx(0.25 * base["lr"], rel=1e-12)
+        optimizer.step()
+        plan.step(*([1.0] if schedule == "newbob" and step else []))
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        (["optimizer.rates={encoder:0.1}"], "optimizer.rates=encoder: expected a part of the model .*: convolutions, "),
+        (["optimizer.rates={recurrent:0.1,recurrent.0:1,recurrent.1:2}"], "optimizer.rates=recurrent: expected a part"),
+        (["optimizer.rates={recurren:0.1}"], "optimizer.rates=recurren: expected a part"),
+        (["optimizer.rates={output:0}"], r"optimizer\.rates\.output=0: expected a number above 0"),
+        (["optimizer.rates={output:x}"], r"optimizer\.rates\.output=x: expected a number above 0"),
+        (["optimizer.rates=0.1"], r"optimizer\.rates=0\.1: expected null, or multiples"),
+        (["optimizer.rates={}"], r"optimizer\.rates=\{\}: expected null, or multiples"),
+        (["optimizer.decay_norms_and_biases=1"], "optimizer.decay_norms_and_biases=1: expected true or false"),
+        (
+            ["optimizer=adam", "optimizer.decay_norms_and_biases=false"],
+            "optimizer.decay_norms_and_biases=false: expected true, because optimizer.weight_decay=0",
+        ),
+    ],
+)
+def test_wrong_groups_are_refused_in_one_line(overrides: list[str], message: str) -> None:
+    with pytest.raises(UsageError, match=f"^{message}"):
+        assembled(*overrides)
 
 
 gradient_every_variant = pytest.mark.parametrize("name", group_options("gradient"))
@@ -258,3 +420,86 @@ def test_values_out_of_range_are_refused(name: str, change: dict[str, Any]) -> N
     (key,) = change
     with pytest.raises(ValueError, match=f"{key}={change[key]}"):
         component("gradient", name, **change)
+
+
+def test_schedule_free_steps_are_those_of_the_paper() -> None:
+    """Defazio et al. 2024, algorithm 1, with the sequences x, y and z written out; a rate that a schedule changes."""
+    rates, (first, second), decay = [0.1, 0.2, 0.05, 0.1, 0.1], (0.8, 0.95), 0.3
+    generator = torch.Generator().manual_seed(2)
+    weights = nn.Parameter(torch.randn(3, 4, generator=generator, dtype=torch.double))
+    make = described_optimizer("schedule_free", betas=[first, second], weight_decay=decay, warm_up=3)
+    optimizer = make([("weights", weights)])
+    x = z = weights.detach().clone()
+    squares, total = torch.zeros_like(x), 0.0
+    for number, rate in enumerate(rates, start=1):
+        y = (1 - first) * z + first * x
+        torch.testing.assert_close(weights.detach(), y, rtol=1e-6, atol=1e-7)
+        gradient = torch.randn(3, 4, generator=generator, dtype=torch.double)
+        squares = second * squares + (1 - second) * gradient**2
+        stepped = rate * math.sqrt(1 - second**number) * min(1, number / 3)
+        z = z - stepped * gradient / (squares.sqrt() + 1e-8) - stepped * decay * y
+        total += stepped**2
+        x = (1 - stepped**2 / total) * x + stepped**2 / total * z
+        weights.grad, optimizer.param_groups[0]["lr"] = gradient, rate
+        optimizer.step()
+        torch.testing.assert_close(ScheduleFreeAdamW.average(optimizer, weights), x, rtol=1e-6, atol=1e-7)
+    assert (x - weights.detach()).abs().max() > 1e-3, "the average is not what is trained"
+
+
+def test_validation_and_checkpoints_have_the_average_and_training_goes_on_from_y(
+    tiny_corpus: Path, tmp_path: Path
+) -> None:
+    """At each validation, in the state_dict of last.ckpt and at the end; y is kept beside it."""
+
+    class Watch(pl.Callback):
+        def __init__(self) -> None:
+            self.trained: list[Any] = []
+            self.expected: list[Any] = []
+            self.validated: list[Any] = []
+
+        def on_train_batch_end(self, trainer: Any, pl_module: Any, *_: Any) -> None:
+            (optimizer,), model = trainer.optimizers, pl_module.model
+            self.trained = [weights.detach().clone() for weights in model.parameters()]
+            self.expected = [ScheduleFreeAdamW.average(optimizer, weights).clone() for weights in model.parameters()]
+
+        def on_validation_batch_start(self, trainer: Any, pl_module: Any, *_: Any) -> None:
+            self.validated = [weights.detach().clone() for weights in pl_module.model.parameters()]
+
+    watch = Watch()
+    options = ("optimizer=schedule_free", "schedule=constant", "optimizer.warm_up=0")
+    task = fit(tiny_corpus, tmp_path, *options, callbacks=(watch,))
+    last = torch.load(tmp_path / "last.ckpt", weights_only=True)
+    names = [name for name, _ in task.model.named_parameters()]  # type: ignore[attr-defined]
+    assert same(watch.validated, watch.expected)
+    assert same([last["state_dict"][f"model.{name}"] for name in names], watch.expected)
+    assert same([weights.detach() for weights in task.model.parameters()], watch.expected)  # type: ignore[attr-defined]
+    assert same(last["trained_weights"][: len(names)], watch.trained)
+    assert not same(watch.trained, watch.expected)
+
+
+def test_schedule_free_does_not_go_with_another_average() -> None:
+    with pytest.raises(UsageError, match=r"^averaging=ExponentialAverage: expected none, because"):
+        assembled("optimizer=schedule_free", "averaging=ema")
+
+
+RESUMED = [
+    ("optimizer=schedule_free", "schedule=constant", "optimizer.warm_up=2"),
+    ("optimizer=muon", "optimizer.rates={convolutions:0.1}", "optimizer.decay_norms_and_biases=false"),
+    ("optimizer.rates={convolutions:0.1,recurrent.1:3}", "optimizer.decay_norms_and_biases=false"),
+    ("pretrain=frozen", "pretrain.parts=[convolutions,norms.1]", "pretrain.until=2"),
+]
+
+
+@pytest.mark.parametrize("options", RESUMED, ids=lambda options: options[0])
+def test_a_resumed_fit_ends_like_an_uninterrupted_one(
+    options: tuple[str, ...], tiny_corpus: Path, tmp_path: Path
+) -> None:
+    """Bit for bit: weights, the optimizer's state and its groups, after a stop in the second epoch."""
+    ended = []
+    for name, resume in (("whole", None), ("resumed", tmp_path / "whole" / "step=4.ckpt")):
+        fit(tiny_corpus, tmp_path / name, *options, resume=resume)
+        ended.append(torch.load(tmp_path / name / "last.ckpt", weights_only=True))
+    whole, resumed = ended
+    assert same(whole["state_dict"], resumed["state_dict"])
+    assert same(whole["optimizer_states"], resumed["optimizer_states"])
+    assert same(whole.get("trained_weights"), resumed.get("trained_weights"))

@@ -119,7 +119,7 @@ def by_hand(corpus: Path, every: int | None, *overrides: str) -> list[dict[str, 
     _, data = assemble(cfg, build(cfg.data))
     data.setup()
     train = data.sets["train"]
-    optimizers = [task.make_optimizer(task.model.parameters()) for task in workers]
+    optimizers = [task.make_optimizer(task.model.named_parameters()) for task in workers]
     after, step = [], 0
     for epoch in range(cfg.max_epochs):
         size = batch_size(cfg.batch.size, None, ranks=2)

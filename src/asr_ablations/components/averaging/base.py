@@ -37,14 +37,14 @@ class Averaging(WeightAveraging):
         self._trained: Weights | None = None
         self.kept: deque[Weights] = deque(maxlen=count)
 
-    def averaged(self) -> Weights:
+    def averaged(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> Weights:
         """Return the mean of the weights in `kept` in float32, or an empty list if `kept` is empty."""
         return [torch.stack(same).float().mean(dim=0) for same in zip(*self.kept, strict=True)]
 
     def on_validation_epoch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        if self.kept:
+        if average := self.averaged(trainer, pl_module):
             self._trained = [t.clone() for t in weights_of(task_of(pl_module).model)]
-            copy_into(task_of(pl_module).model, self.averaged())
+            copy_into(task_of(pl_module).model, average)
 
     def on_validation_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         if self._trained is not None:
@@ -53,17 +53,17 @@ class Averaging(WeightAveraging):
 
     def on_fit_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         # Lightning does not call on_train_end in a run that is resumed only for evaluation
-        if self.kept:
-            copy_into(task_of(pl_module).model, self.averaged())
+        if average := self.averaged(trainer, pl_module):
+            copy_into(task_of(pl_module).model, average)
 
     def on_save_checkpoint(self, trainer: pl.Trainer, pl_module: pl.LightningModule, checkpoint: Checkpoint) -> None:
-        if not self.kept:
+        if not (average := self.averaged(trainer, pl_module)):
             return
         model = task_of(pl_module).model
         current = [t.clone() for t in weights_of(model)]
         checkpoint["trained_weights"] = self._trained or current
         checkpoint["averaging"] = [[t.clone() for t in weights] for weights in self.kept]
-        copy_into(model, self.averaged())
+        copy_into(model, average)
         checkpoint["state_dict"] = {key: value.clone() for key, value in pl_module.state_dict().items()}
         copy_into(model, current)
 

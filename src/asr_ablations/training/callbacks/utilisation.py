@@ -18,6 +18,7 @@ from asr_ablations.runs.metrics_files import COLUMNS
 from asr_ablations.tools.machine import device_clock
 from asr_ablations.training.checkpoints import AtomicCheckpointIO
 from asr_ablations.training.contracts import Decoder
+from asr_ablations.training.parameter_groups import RATE
 from asr_ablations.training.task import task_of
 from asr_verdicts.files import Json
 
@@ -50,7 +51,8 @@ class Throughput(pl.Callback):
             self.train_seconds += seconds
             pl_module.log("train/audio_hours_per_second", hours / seconds, on_step=False, on_epoch=True, batch_size=1)
             pl_module.log("train/epoch_seconds", seconds, on_step=False, on_epoch=True, batch_size=1)
-            rate = trainer.optimizers[0].param_groups[0]["lr"]
+            group = trainer.optimizers[0].param_groups[0]
+            rate = group["lr"] / group.get(RATE, 1.0)
             pl_module.log("train/learning_rate", rate, on_step=False, on_epoch=True, batch_size=1)
 
     def state_dict(self) -> dict[str, float]:
