@@ -130,9 +130,9 @@ def start_from(task: CTCTask, file: Path, expected: str, parts: Sequence[str] | 
         if not _choose_parts(model, [part]):
             raise choices("weights_parts", part, sorted({key.partition(".")[0] for key in model}))
     chosen = _choose_parts(model, parts)
-    if isinstance(settings := checkpoint.get("settings"), dict) and any(key.startswith("encoder.") for key in chosen):
-        if words := list_changes(settings, getattr(task.model, "settings", {})):
-            raise UsageError(f"{file}: an encoder of another size: expected {' '.join(words)}")
+    settings = checkpoint.get("settings") if any(key.startswith("encoder.") for key in chosen) else None
+    if isinstance(settings, dict) and (words := list_changes(settings, getattr(task.model, "settings", {}))):
+        raise UsageError(f"{file}: an encoder of another size: expected {' '.join(words)}")
     if problems := compare_tensors(chosen, _choose_parts(given, parts)):
         hint = "" if parts else " (weights_parts=[…] copies only the parts that fit)"
         raise UsageError(f"{file}: does not fit this model: {problems}{hint}")
