@@ -22,7 +22,9 @@ from asr_ablations.tools.files import sha256
 from asr_ablations.training.assembly import assemble
 from asr_ablations.training.trained_model import start_from
 from asr_verdicts.errors import UsageError
-from tests.helpers.support import compose, standing_corpus
+from tests.helpers.command import run_folders
+from tests.helpers.interpreter import expect, python
+from tests.helpers.support import compose, standing_corpus, tiny_overrides
 
 State = dict[str, torch.Tensor]
 CONVOLUTIONS = [(8, 10, 5), *[(8, 3, 2)] * 4, *[(8, 2, 2)] * 2]
@@ -319,3 +321,23 @@ def test_what_shapes_do_not_say_is_asked_for(tmp_path: Path) -> None:
         converted(torchaudio_file("base", tmp_path), tmp_path)
     with pytest.raises(UsageError, match=r"data=an4: not read with weights"):
         converted(torchaudio_file("base", tmp_path), tmp_path, "data=an4", "data.root=x")
+
+
+@pytest.mark.parametrize(("name", "kind"), [("wav2vec2", "large"), ("hubert", "base"), ("wavlm", "wavlm")])
+def test_a_converted_encoder_is_tuned_evaluated_and_reproduced(
+    name: str, kind: str, tiny_corpus: Path, tmp_path: Path
+) -> None:
+    """As a user would: the printed command with a corpus, then src/evaluate.py and src/reproduce.py."""
+    layout = safetensors_folder(kind, tmp_path)
+    prepared = expect(
+        0, python(["src/prepare.py", f"weights={layout}", f"model={name}", f"outputs={tmp_path / 'o'}"], os.environ)
+    )
+    words = shlex.split(prepared.stdout.splitlines()[-1].removeprefix("train with it: python "))
+    masks = ["model.masks.time_masks=1", "model.layer_drop=0.3", "dropout=0.1"]
+    usual = ["max_epochs=1", "logger=csv", "gpus=0", f"outputs={tmp_path / 'o'}"]
+    expect(0, python([*words, *tiny_overrides(tiny_corpus), *masks, *usual], os.environ))
+    (folder,) = run_folders(tmp_path / "o")
+    evaluated = expect(0, python(["src/evaluate.py", f"run={folder}", "decoder=beam", "untrained=decode"], os.environ))
+    assert "test" in evaluated.stdout
+    reproduced = expect(0, python(["src/reproduce.py", str(folder)], os.environ))
+    assert reproduced.stdout.startswith("match: ")

@@ -133,6 +133,10 @@ def test_a_skipped_layer_changes_nothing_and_gets_gradients_of_zero() -> None:
         ),
         ("model.layer_drop=1", r"model\.layer_drop=1: expected a number from 0 to below 1"),
         ("model.masks.time_masks=-1", r"model\.masks\.time_masks=-1: expected a whole number from 0"),
+        (
+            "model.masks={time_masks: 1, frequency_width: 17}",
+            r"model\.masks\.frequency_width=17: expected .* from 0 to 16",
+        ),
         ("dropout=1", r"dropout=1: expected a number from 0 to below 1"),
         ("model.norm_first=1", r"model\.norm_first=1: expected true or false"),
     ],

@@ -120,6 +120,8 @@ class Wav2Vec2(nn.Module):
         """Each layer's output (B, T', D) as the output of a module, which auxiliary losses can name."""
         self.masks = Masks(**masks)
         self.masks_frames = bool(self.masks.time_masks or self.masks.frequency_masks)
+        if self.masks_frames:
+            whole("model.masks.frequency_width", self.masks.frequency_width, 0, width)
         self._next: tuple[Sequence[str], Sequence[int], int] | None = None
         self.dropout = Dropout(dropout)
         self.output = nn.Linear(width, outputs)
