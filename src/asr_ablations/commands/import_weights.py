@@ -11,7 +11,7 @@ from pickle import UnpicklingError
 from typing import Any
 
 import torch
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 from torch import nn
 
 from asr_ablations.components.model.convolution import MOST_LAYERS
@@ -66,14 +66,12 @@ MOST_CLASSES = 1000
 class Inert:
     """Stands in for any object of another library in a file. It keeps the stored values and does nothing."""
 
+    stored: list[object]
+
     def __new__(cls, *arguments: object) -> "Inert":
         subject = super().__new__(cls)
         subject.stored = list(arguments)
         return subject
-
-    stored: list[object]
-
-    def __init__(self, *_: object) -> None: ...
 
     def __setstate__(self, state: object) -> None:
         self.stored.append(state)
@@ -84,18 +82,15 @@ def import_weights(cfg: DictConfig) -> Path:
 
     Raise UsageError if it cannot be read, or if its names and shapes are not those of one of these encoders.
     """
-    for word in map(str, cfg.overrides):
-        if word.partition("=")[0] not in ("weights", "outputs", "model", "model.heads"):
-            raise UsageError(
-                f"{word}: not read with weights; expected model=wav2vec2, hubert or wavlm, or outputs=<folder>"
-            )
+    chosen = {key: value for key, _, value in (str(word).partition("=") for word in cfg.overrides)}
+    if others := chosen.keys() - {"weights", "outputs", "model", "model.heads"}:
+        raise UsageError(f"{min(others)}: not read with weights; expected only model, model.heads or outputs")
     path = expanded(cfg.weights, "weights")
     state, description = read_weights(path)
     state, left_out = rename(state)
-    settings = read_settings(path, state, description, OmegaConf.select(cfg, "model.heads"))
-    model = str(next((w.partition("=")[2] for w in cfg.overrides if str(w).startswith("model=")), "")) or (
-        "wavlm" if settings["model.relative_positions"] else "wav2vec2"
-    )
+    heads = cfg.model.heads if "model.heads" in chosen else None
+    settings = read_settings(path, state, description, heads)
+    model = chosen.get("model") or ("wavlm" if settings["model.relative_positions"] else "wav2vec2")
     if model not in (names := ("wav2vec2", "hubert", "wavlm")):
         raise choices("model", model, names)
     values = {key.removeprefix("model."): value for key, value in settings.items()}
@@ -112,11 +107,8 @@ def import_weights(cfg: DictConfig) -> Path:
     with whole_file(file) as temporary, temporary.open("wb") as stream:
         torch.save({"state_dict": tensors, "settings": settings}, stream)
     if left_out:
-        print(
-            harmless_line(
-                f"left out: {', '.join(left_out[:4])}{' …' if left_out[4:] else ''} ({len(left_out)} tensors)"
-            )
-        )
+        names_left = ", ".join(left_out[:4]) + " …" * bool(left_out[4:])
+        print(harmless_line(f"left out: {names_left} ({len(left_out)} tensors)"))
     print(f"{file}: {sum(value.numel() for value in tensors.values()) / 1e6:.2f} million weights of an encoder")
     option = load_yaml((CONF / "model" / f"{model}.yaml").read_text(encoding="utf-8"))
     current = {**option, **{f"model.{key}": value for key, value in option["model"].items()}}
