@@ -123,8 +123,9 @@ def _changes_with_seed(runs: Sequence[ConfiguredRun], key: str) -> bool:
 
 
 def _set_differently(runs: Sequence[ConfiguredRun], key: str) -> bool:
-    """Return whether the overrides of the runs set a key differently, which means that it is not a derived key."""
-    lines = {next((o for o in reversed(run.overrides) if o.lstrip("+~").startswith(f"{key}=")), "") for run in runs}
+    """Return whether the overrides of the runs set a key or choose its group differently, so that it is not derived."""
+    words = (f"{key}=", f"{key.partition('.')[0]}=")
+    lines = {next((o for o in reversed(run.overrides) if o.lstrip("+~").startswith(words)), "") for run in runs}
     return len(lines) > 1
 
 

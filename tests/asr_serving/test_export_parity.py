@@ -27,6 +27,9 @@ OTHERS = (
     ["rnn=gru", "model=itu", "model.directions=sum"],
     ["model=ds2"],
     ["model=conformer"],
+    ["model=wav2vec2"],
+    ["model=hubert"],
+    ["model=wavlm"],
 )
 DESCRIPTION = {"samples": "float", "run": "x"}
 

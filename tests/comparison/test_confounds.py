@@ -57,6 +57,14 @@ def test_a_planted_confound_is_refused_with_its_key_and_values() -> None:
     assert refused(runs) == {"batch.size": [8, 4]}
 
 
+def test_features_that_a_model_chooses_follow_from_it() -> None:
+    """model=wav2vec2 reads samples, so features.bins and the others have no place in its run."""
+    runs = [record(f"model={name}", "augment=none", ablation={"factor": "model"}) for name in ("tiny", "wav2vec2")]
+    assert compared(runs).design.layout.factor == ["model"]
+    others = [record(f"features={name}", ablation={"factor": "model"}) for name in ("logmel", "logmel40")]
+    assert refused(others) == {"features.bins": [80, 40]}
+
+
 def test_the_refusal_lists_a_key_per_line_and_the_way_out() -> None:
     runs = [record("rnn=gru", ablation=RNN), record("rnn=lstm", "batch.size=4", "dropout=0.3", ablation=RNN)]
     with pytest.raises(ConfoundedError, match="--allow KEY") as caught:

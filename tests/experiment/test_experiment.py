@@ -370,16 +370,23 @@ STATEFUL = [
         for name in group_options(group)
     ),
     "batch.accumulate=2",
+    "model=wav2vec2",
+    "model=wavlm",
 ]
 
 
 @pytest.mark.parametrize("override", STATEFUL)
 def test_a_resumed_fit_is_the_unbroken_one(override: str, tiny_corpus: Path, tmp_path: Path) -> None:
-    """Every averaging, treatment of gradients, pretraining and schedule in conf/ resumes bit for bit."""
-    # a threshold that one epoch misses: the rate falls before the checkpoint, and after
-    more = {"schedule=newbob": ["schedule.threshold=0.9"], "gradient=outliers": ["gradient.warm_up=1"]}.get(
-        override, []
-    )
+    """Every averaging, treatment of gradients, pretraining and schedule in conf/ resumes bit for bit, and so do skipped
+    layers and masks inside a model.
+    """
+    drawn = ["model.layer_drop=0.5", "model.masks.time_masks=1", "dropout=0.1"]
+    more = {
+        "schedule=newbob": ["schedule.threshold=0.9"],  # one epoch misses it: the rate falls before and after
+        "gradient=outliers": ["gradient.warm_up=1"],
+        "model=wav2vec2": drawn,
+        "model=wavlm": drawn,
+    }.get(override, [])
     unbroken = fit(tiny_corpus, tmp_path / "whole", override, *more)
     # at the end of the first epoch of three steps, and within the second; of two with two batches each, at the most
     for steps in (2, 3) if "accumulate" in override else (3, 5):

@@ -292,10 +292,10 @@ def test_every_update_counts_once_in_a_moving_average(tiny_corpus: Path, tmp_pat
         torch.testing.assert_close(mean, 0.25 * one + 0.75 * two, rtol=1e-5, atol=1e-6)
 
 
-def model(*overrides: str) -> nn.Module:
+def model(*overrides: str, bins: int = 40) -> nn.Module:
     torch.manual_seed(0)
     cfg = compose(*overrides)
-    built: nn.Module = build(cfg.model, features=40, outputs=29, rnn=build(cfg.rnn), norm=build(cfg.norm))
+    built: nn.Module = build(cfg.model, features=bins, outputs=29, rnn=build(cfg.rnn), norm=build(cfg.norm))
     return built
 
 
@@ -333,10 +333,11 @@ def test_a_small_model_line_by_line() -> None:
 @pytest.mark.parametrize("rnn", group_options("rnn"))
 def test_every_model_adds_up_and_stays_as_it_was(name: str, rnn: str) -> None:
     """Its outermost layers hold all parameters; neither weights, statistics, the random state nor hooks change."""
-    network = model(f"model={name}", f"rnn={rnn}", "width=8", "layers=2", "norm=batch").train()
+    bins = compose(f"model={name}").features.get("bins", 1)
+    network = model(f"model={name}", f"rnn={rnn}", "width=8", "layers=2", "norm=batch", bins=bins).train()
     before = {key: value.clone() for key, value in network.state_dict().items()}
     state = torch.get_rng_state()
-    text = draw_model(network, 40)
+    text = draw_model(network, bins)
     assert torch.equal(torch.get_rng_state(), state)
     assert all(torch.equal(value, before[key]) for key, value in network.state_dict().items())
     assert all(part.training and not part._forward_hooks and not part._forward_pre_hooks for part in network.modules())

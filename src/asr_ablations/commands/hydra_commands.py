@@ -72,6 +72,11 @@ def make_language_model(cfg: DictConfig) -> object:
 
 @entry("prepare", continues=True)
 def prepare(cfg: DictConfig) -> None:
+    if cfg.weights is not None:
+        from asr_ablations.commands.import_weights import import_weights
+
+        import_weights(cfg)
+        return
     from asr_ablations.commands.prepare_corpus import prepare
 
     prepare(cfg)

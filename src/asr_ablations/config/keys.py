@@ -17,7 +17,7 @@ from asr_verdicts.errors import UsageError, choices
 
 READS = {
     "language_model": ("lm", "data", "alphabet", "seed", "outputs", "sweep", "force", "logger"),
-    "prepare": ("data", "alphabet", "features", "model", "outputs"),
+    "prepare": ("data", "alphabet", "features", "model", "outputs", "weights"),
 }
 """Groups and keys of a training config that a command reads, by the command's file in conf/. Commands without an entry
 read all keys of their file.

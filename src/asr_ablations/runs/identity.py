@@ -110,7 +110,10 @@ def _read_references() -> dict[str, list[str]]:
         everywhere = "@package _global_" in text
         if "${" not in text and not everywhere:
             continue  # parsing every file would be slow
-        for key, value in flatten(load_yaml(text) or {}).items():
+        content = load_yaml(text) or {}
+        for key in _keys_chosen_by(content):
+            references[key] = [*dict.fromkeys([*references.get(key, []), group])]
+        for key, value in flatten(content).items():
             place = key if everywhere or not group else f"{group}.{key}"
             names = REFERENCE.findall(value) if isinstance(value, str) else []
             sources = [f"{place.rpartition('.')[0]}{name}" if name.startswith(".") else name for name in names]
@@ -118,6 +121,14 @@ def _read_references() -> dict[str, list[str]]:
                 sources.append(group)
             references[place] = [*dict.fromkeys([*references.get(place, []), *sources])]
     return {key: sources for key, sources in references.items() if sources}
+
+
+def _keys_chosen_by(content: Config) -> list[str]:
+    """Return the keys of all options of the groups from which an option's file chooses, as model=wav2vec2 does."""
+    entries = [key for entry in content.get("defaults", []) if isinstance(entry, dict) for key in entry]
+    chosen = [key.removeprefix("override /") for key in entries if key.startswith("override /")]
+    files = [(group, file) for group in chosen for file in sorted((CONF / group).glob("*.yaml"))]
+    return [f"{group}.{key}" for group, file in files for key in flatten(load_yaml(file.read_text("utf-8")) or {})]
 
 
 def weights_file(path: str) -> Path:

@@ -34,6 +34,7 @@ from asr_ablations.training.contracts import (
     Features,
     FrameLoss,
     Loss,
+    MaskingModel,
     OptimizerFactory,
     RescoringDecoder,
     TrainingCallbacks,
@@ -103,6 +104,17 @@ def assemble(cfg: DictConfig, corpus: Corpus, alphabet: Alphabet | None = None) 
     )
     order = build(cfg.order)
     order(np.ones(1), Count(1, 1), 1, np.random.default_rng(0))  # a trial call that reports wrong values
+    if getattr(features, "samples", False):
+        if _changes_features(augment):
+            raise UsageError(
+                "features=waveform: augment would change samples as if they were frames of a spectrum: expected "
+                "augment=none, speed, noise, reverb or measured_reverb; model.masks masks frames inside the model"
+            )
+        if isinstance(order, CuttingOrder):
+            raise UsageError(
+                "order=chunked: it cuts feature frames, but features=waveform has samples: expected order=bucketed, "
+                "shuffled, sortagrad or sorted"
+            )
     if isinstance(order, CuttingOrder):
         if auxiliary is not None:
             raise UsageError(
@@ -116,10 +128,11 @@ def assemble(cfg: DictConfig, corpus: Corpus, alphabet: Alphabet | None = None) 
                 "order=bucketed, shuffled, sortagrad or sorted"
             )
         task.cutting = order
-    if getattr(task.loss, "views", 1) > 1 and not _differs_between_views(augment, features.size, task.loss):
+    masked = isinstance(model, MaskingModel) and model.masks_frames
+    if getattr(task.loss, "views", 1) > 1 and not (masked or _differs_between_views(augment, features.size, task.loss)):
         raise UsageError(
             "loss=cr_ctc: both views of an utterance would be equal, because augment does not change features: "
-            "expected augment=specaugment, speed_specaugment or warp_specaugment"
+            "expected augment=specaugment, speed_specaugment or warp_specaugment, or model.masks with features=waveform"
         )
     task.sixteen_bit_copies = cfg.precision == MASTER
     task.callbacks = callbacks
@@ -149,6 +162,16 @@ def _differs_between_views(augment: Augmentation, size: int, loss: Loss) -> bool
         for seed in view_seeds(0, getattr(loss, "views", 1))
     )
     return not any(torch.equal(first, other) for other in others)
+
+
+def _changes_features(augment: Augmentation) -> bool:
+    """Return whether `augment` changes features, tried on frames with as many features as any spectrum has."""
+    ids, features = [f"utterance {i}" for i in range(16)], torch.linspace(-1, 1, 200 * 80).reshape(1, 200, 80)
+    try:
+        changed = augment(features.expand(len(ids), -1, -1), torch.full((len(ids),), 200), ids, 0, 0)
+    except UsageError:  # a value that these frames do not allow, so they would be changed
+        return True
+    return not torch.equal(changed, features.expand(len(ids), -1, -1))
 
 
 def get_seed(cfg: DictConfig, name: str) -> int:

@@ -34,7 +34,8 @@ class Features(Protocol):
 
     Features are computed in float32 and without gradients, whatever the run's precision. The caller then normalises
     each feature of each utterance to mean 0 and standard deviation 1, so constant factors and offsets change nothing.
-    If the optional attribute `variance` is false, the caller only subtracts the mean.
+    If the optional attribute `variance` is false, the caller only subtracts the mean. If the optional attribute
+    `samples` is true, each frame is one sample of the waveform, which feature augmentations and order=chunked refuse.
     """
 
     size: int
@@ -70,6 +71,19 @@ class GrowingModel(Protocol):
 
     active_layers: int
     """Number of recurrent layers in use, counted from the input. The state_dict includes this number."""
+
+
+@runtime_checkable
+class MaskingModel(Protocol):
+    """A model that masks frames itself in training, such as one that reads samples and makes frames of them."""
+
+    masks_frames: bool
+    """Whether its masks hide anything."""
+
+    def mask_next_pass(self, ids: Sequence[str], seeds: Sequence[int], epoch: int) -> None:
+        """Mask the next forward pass, whose batch holds one copy of the utterances `ids` for each of `seeds`. The masks
+        depend only on (seed, epoch, utterance id).
+        """
 
 
 @runtime_checkable

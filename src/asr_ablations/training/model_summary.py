@@ -10,6 +10,8 @@ from asr_ablations.training.contracts import AcousticModel
 
 PROBES = ((2, 400), (3, 600))
 """Batch size and number of frames of two forward passes. Dimensions that differ between them are batch or time."""
+SAMPLES = 161
+"""Number of samples in the probes for each of these frames, if the features are samples. wav2vec 2.0 is then T/320."""
 
 Shape = tuple[int, ...]
 
@@ -51,21 +53,22 @@ def _trace_shapes(model: nn.Module, features: int) -> dict[str, str]:
         if not isinstance(part, nn.Sequential):
             part.register_forward_pre_hook(partial(before, name))
             part.register_forward_hook(partial(after, name))
-    weight = next(model.parameters())
+    weight, scale = next(model.parameters()), 1 if features > 1 else SAMPLES
     with torch.enable_grad():  # without gradients, both directions of a layer run in threads, in any order
         for batch, frames in PROBES:
+            frames *= scale
             probe = torch.zeros(batch, frames, features, dtype=weight.dtype, device=weight.device)
             model(probe, torch.full((batch,), frames))
-    return {name: _letters(shapes[0], shapes[len(shapes) // 2]) for name, shapes in seen.items()}
+    return {name: _letters(shapes[0], shapes[len(shapes) // 2], scale) for name, shapes in seen.items()}
 
 
-def _letters(first: Shape, second: Shape) -> str:
+def _letters(first: Shape, second: Shape, scale: int) -> str:
     (batch, frames), (other, _) = PROBES
     if not first or len(first) != len(second):
         return ""
     names = []
     for size, grown in zip(first, second, strict=True):
-        ratio = round(frames / max(1, size))
+        ratio = round(scale * frames / max(1, size))
         fraction = "T" if ratio == 1 else f"T/{ratio}"
         names.append(str(size) if size == grown else "B" if (size, grown) == (batch, other) else fraction)
     return f"({', '.join(names)})"

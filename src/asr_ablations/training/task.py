@@ -29,6 +29,7 @@ from asr_ablations.training.contracts import (
     FrameLoss,
     GradientTreatment,
     Loss,
+    MaskingModel,
     MonitoredSchedule,
     OptimizerFactory,
     Penalty,
@@ -204,11 +205,11 @@ class CTCTask(pl.LightningModule):
     def scored(self, batch: Batch) -> ScoredBatch:
         """Augment a training batch for the current epoch and compute its losses."""
         features, lengths = self.normalised_features(batch)
+        seeds = view_seeds(self.augment_seed, getattr(self.loss, "views", 1))
         with exact_products():
-            views = [
-                self.augment(features, lengths, batch.ids, seed, self.current_epoch)
-                for seed in view_seeds(self.augment_seed, getattr(self.loss, "views", 1))
-            ]
+            views = [self.augment(features, lengths, batch.ids, seed, self.current_epoch) for seed in seeds]
+        if isinstance(self.model, MaskingModel):
+            self.model.mask_next_pass(batch.ids, seeds, self.current_epoch)
         if len(views) == 1:
             (features,) = views
         else:

@@ -1,5 +1,6 @@
 """Load a trained model from a run folder. Nothing in the folder is executed, because it may come from a stranger."""
 
+import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -24,6 +25,7 @@ from asr_ablations.training.checkpoints import FOR_TRAINING_ONLY
 from asr_ablations.training.contracts import Checkpoint
 from asr_ablations.training.task import CTCTask
 from asr_verdicts.errors import UsageError, choices
+from asr_verdicts.terminal import harmless_line
 
 
 class Trained(NamedTuple):
@@ -54,7 +56,7 @@ def load_run(path: str | Path, checkpoint: str = "last", root: str | None = None
         raise UsageError(f"{folder / CONFIG}: from another version, or incomplete: {first_line(error)}") from error
     try:
         task.on_load_checkpoint(weights)
-        if problems := _compare(_select_tensors(task.state_dict()), _select_tensors(weights["state_dict"])):
+        if problems := compare_tensors(_select_tensors(task.state_dict()), _select_tensors(weights["state_dict"])):
             raise ValueError(problems)
         task.load_state_dict(weights["state_dict"])
     except (ValueError, KeyError, RuntimeError) as error:
@@ -128,7 +130,10 @@ def start_from(task: CTCTask, file: Path, expected: str, parts: Sequence[str] | 
         if not _choose_parts(model, [part]):
             raise choices("weights_parts", part, sorted({key.partition(".")[0] for key in model}))
     chosen = _choose_parts(model, parts)
-    if problems := _compare(chosen, _choose_parts(given, parts)):
+    settings = checkpoint.get("settings") if any(key.startswith("encoder.") for key in chosen) else None
+    if isinstance(settings, dict) and (words := list_changes(settings, getattr(task.model, "settings", {}))):
+        raise UsageError(f"{file}: an encoder of another size: expected {' '.join(words)}")
+    if problems := compare_tensors(chosen, _choose_parts(given, parts)):
         hint = "" if parts else " (weights_parts=[…] copies only the parts that fit)"
         raise UsageError(f"{file}: does not fit this model: {problems}{hint}")
     last = next((key for key in reversed(model) if not is_head(key)), "").rpartition(".")[0]
@@ -140,6 +145,12 @@ def start_from(task: CTCTask, file: Path, expected: str, parts: Sequence[str] | 
     task.model.load_state_dict({key: given[key] for key in chosen}, strict=False)
 
 
+def list_changes(settings: Mapping[str, object], current: Mapping[str, object]) -> list[str]:
+    """Return overrides for the settings of converted weights that differ from the current values."""
+    texts = {key: json.dumps(value, separators=(",", ":")).replace('"', "") for key, value in settings.items()}
+    return [harmless_line(f"{key}={texts[key]}") for key, value in settings.items() if current.get(key) != value]
+
+
 def _choose_parts(state: Mapping[str, torch.Tensor], parts: Sequence[str] | None) -> dict[str, torch.Tensor]:
     beginnings = ("",) if parts is None else tuple(f"{part}." for part in parts)
     return {key: value for key, value in state.items() if f"{key}.".startswith(beginnings)}
@@ -149,7 +160,7 @@ def _select_tensors(state: Mapping[str, object]) -> dict[str, torch.Tensor]:
     return {key: value for key, value in state.items() if isinstance(value, torch.Tensor) and not key.endswith(EXTRA)}
 
 
-def _compare(model: Mapping[str, torch.Tensor], given: Mapping[str, torch.Tensor]) -> str:
+def compare_tensors(model: Mapping[str, torch.Tensor], given: Mapping[str, torch.Tensor]) -> str:
     """List the first few reasons why the given weights do not fit the model. Return "" if they fit."""
     problems = [f"{key} is not in the file" for key in model if key not in given]
     problems += [f"{key} is only in the file" for key in given if key not in model]

@@ -26,6 +26,7 @@ INT16 = 2 * math.log(32768)
 """Kaldi reads samples as -32768..32767, which adds this to every log energy."""
 
 every_variant = pytest.mark.parametrize("name", group_options("features"))
+every_spectrum = pytest.mark.parametrize("name", [name for name in group_options("features") if name != "waveform"])
 
 
 def waveforms() -> torch.Tensor:
@@ -55,7 +56,7 @@ def test_padding_is_not_read(name: str) -> None:
         assert torch.equal(dirty[row, :count], together[row, :count])
 
 
-@every_variant
+@every_spectrum
 def test_lengths_count_whole_windows(name: str) -> None:
     features = component("features", name)
     spectrum = next(m for m in features.modules() if isinstance(m, PowerSpectrum))
@@ -71,12 +72,25 @@ def test_silence_is_finite(name: str) -> None:
     assert torch.isfinite(component("features", name)(torch.zeros(1, 3000), torch.tensor([3000]))[0]).all()
 
 
-@every_variant
+@every_spectrum
 def test_batches_of_less_than_a_window_have_no_frames(name: str) -> None:
     features = component("features", name)
     result, frames = features(torch.ones(3, 20), torch.tensor([20, 0, 1]))
     assert result.shape == (3, 0, features.size)
     assert frames.tolist() == [0, 0, 0]
+
+
+def test_a_waveform_is_normalised_as_wav2vec_expects() -> None:
+    """Baevski et al. 2020, §4.1: mean 0 and variance 1 of each utterance's own samples."""
+    features, samples = component("features", "waveform"), waveforms()
+    frames, lengths = features(samples, LENGTHS)
+    assert lengths.tolist() == LENGTHS.tolist() == features.frames(LENGTHS).tolist()
+    normalised = normalise_utterances(frames, lengths)[..., 0]
+    for row, length in enumerate(LENGTHS.tolist()):
+        if length:
+            expected = torch.nn.functional.layer_norm(samples[row, :length], (length,), eps=0)
+            torch.testing.assert_close(normalised[row, :length], expected, atol=1e-3, rtol=0)
+        assert not normalised[row, length:].any()
 
 
 def in_the_features(name: str, key: str) -> bool:

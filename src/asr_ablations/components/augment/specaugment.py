@@ -20,13 +20,16 @@ class SpecAugment(NoAugmentation):
     utterance id. Raises UsageError for values out of range, and if `frequency_width` exceeds the number of bins.
     """
 
+    key = "augment"
+    """Key of the config that holds the values, for error messages."""
+
     def __init__(
         self, *, frequency_masks: int, frequency_width: int, time_masks: int, time_width: int, time_share: float
     ) -> None:
         counts = (("frequency_masks", frequency_masks), ("frequency_width", frequency_width))
         for name, value in (*counts, ("time_masks", time_masks), ("time_width", time_width)):
-            whole(f"augment.{name}", value, 0, MOST_MASKS if name.endswith("masks") else MOST_WIDE)
-        number("augment.time_share", time_share, least=0, most=1)
+            whole(f"{self.key}.{name}", value, 0, MOST_MASKS if name.endswith("masks") else MOST_WIDE)
+        number(f"{self.key}.time_share", time_share, least=0, most=1)
         self.frequency_masks, self.frequency_width = frequency_masks, frequency_width
         self.time_masks, self.time_width, self.time_share = time_masks, time_width, time_share
 
@@ -37,7 +40,7 @@ class SpecAugment(NoAugmentation):
         draws = np.stack([uniforms(2 * masks, seed, "specaugment", epoch, id_) for id_ in ids])
         draws = draws.reshape(len(ids), masks, 2)
         frames, bins = features.shape[1:]
-        whole("augment.frequency_width", self.frequency_width, 0, bins)
+        whole(f"{self.key}.frequency_width", self.frequency_width, 0, bins)
         split = self.frequency_masks
         limits = np.floor(np.minimum(self.time_width, self.time_share * lengths.numpy()))[:, None]
         across = _draw_spans(draws[:, :split], np.full((1, 1), self.frequency_width), np.full((1, 1), bins))

@@ -1,0 +1,175 @@
+"""wav2vec 2.0, HuBERT and WavLM against torchaudio's own forward pass, and what a model that reads samples refuses."""
+
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from asr_ablations.components.model.wav2vec2 import normalise_channels
+from asr_ablations.config.build import build
+from asr_ablations.training.assembly import assemble
+from asr_verdicts.errors import UsageError
+from tests.helpers.support import compose, standing_corpus
+
+NAMES = ("wav2vec2", "hubert", "wavlm")
+SMALL = ("width=16", "layers=2", "model.feed_forward=24")
+EXTRACTORS = (
+    ("model.extractor_norm=group", "model.norm_first=false", "model.convolution_bias=false"),
+    ("model.extractor_norm=layer", "model.norm_first=true", "model.convolution_bias=true"),
+)
+"""As in base and large models."""
+LENGTHS = torch.tensor([9000, 0, 399, 5000, 400])
+
+every_encoder = pytest.mark.parametrize(("name", "extractor"), [(n, e) for n in NAMES for e in EXTRACTORS])
+
+
+def encoder(*overrides: str) -> Any:
+    torch.manual_seed(0)
+    cfg = compose(*overrides)
+    return build(cfg.model, features=1, outputs=5, rnn=build(cfg.rnn), norm=build(cfg.norm))
+
+
+def samples(lengths: torch.Tensor = LENGTHS) -> torch.Tensor:
+    """(B, S, 1), zeros past the lengths."""
+    x = torch.randn(len(lengths), int(lengths.max()), 1, generator=torch.Generator().manual_seed(1))
+    return x * (torch.arange(x.shape[1]) < lengths[:, None])[..., None]
+
+
+@every_encoder
+def test_each_utterance_is_as_torchaudio_computes_it_alone(name: str, extractor: tuple[str, ...]) -> None:
+    """torchaudio.models' forward pass without padding is the reference; ours has the utterance in a padded batch."""
+    network, x = encoder(f"model={name}", *SMALL, *extractor).eval(), samples()
+    for parameter in network.encoder.parameters():  # else norms, biases and gates would be 0 or 1
+        parameter.data += 0.1 * torch.randn_like(parameter)
+    logits, lengths = network(x, LENGTHS)
+    for row, (length, frames) in enumerate(zip(LENGTHS.tolist(), lengths.tolist(), strict=True)):
+        if frames:
+            expected, _ = network.encoder(x[row : row + 1, :length, 0])
+            torch.testing.assert_close(logits[row, :frames], network.output(expected[0]), atol=2e-5, rtol=1e-4)
+    assert lengths.tolist() == [27, 0, 0, 15, 1]
+
+
+def test_group_norm_of_a_padded_batch_is_that_of_each_utterance() -> None:
+    norm, x, lengths = nn.GroupNorm(6, 6), 3 + torch.randn(3, 6, 20), torch.tensor([20, 7, 2])
+    norm.weight.data.normal_()
+    norm.bias.data.normal_()
+    together = normalise_channels(x, lengths, norm)
+    for row, length in enumerate(lengths.tolist()):
+        torch.testing.assert_close(together[row, :, :length], norm(x[row : row + 1, :, :length])[0])
+
+
+MASKED = ("model.masks.time_masks=3", "model.masks.frequency_masks=1", "model.masks.frequency_width=8", "dropout=0")
+
+
+def masked(ids: list[str], rows: list[int], seeds: tuple[int, ...] = (1,), epoch: int = 0) -> list[torch.Tensor]:
+    """The logits of rows of the samples in training, as one batch for each seed."""
+    network, lengths = encoder("model=wavlm", *SMALL, *MASKED).train(), LENGTHS[rows].repeat(len(seeds))
+    network.mask_next_pass(ids, seeds, epoch)
+    logits, frames = network(samples()[rows].repeat(len(seeds), 1, 1), lengths)
+    return [row[:count] for row, count in zip(logits, frames.tolist(), strict=True)]
+
+
+def test_masks_depend_on_seed_epoch_and_utterance_alone() -> None:
+    first, _, other = masked(["a", "b", "c"], [0, 1, 3])
+    torch.testing.assert_close(masked(["c", "a"], [3, 0]), [other, first], atol=1e-5, rtol=1e-4)
+    for changed in (masked(["x"], [0])[0], masked(["a"], [0], (2,))[0], masked(["a"], [0], epoch=1)[0]):
+        assert not torch.allclose(changed, first, atol=1e-4)
+    one, two = masked(["a"], [0], (1, 2))
+    torch.testing.assert_close([one, two], [first, masked(["a"], [0], (2,))[0]], atol=1e-5, rtol=1e-4)
+
+
+def test_masks_hide_what_stands_below_them_in_one_pass() -> None:
+    """All frames masked: only padding is left, and every frame but for its position is the same."""
+    everything = ("model.masks.frequency_masks=60", "model.masks.frequency_width=16", "dropout=0")
+    network = encoder("model=hubert", *SMALL, *everything).train()
+    hidden = []
+    for x in (samples(), 5 * samples().flip(1)):
+        network.mask_next_pass(list("abcde"), (0,), 0)
+        hidden.append(network(x, LENGTHS)[0][0])
+    assert torch.equal(*hidden)
+    assert not torch.equal(network(samples(), LENGTHS)[0][0], hidden[0])  # the next pass is not masked
+    assert not torch.equal(network.eval()(samples(), LENGTHS)[0][0], hidden[0])
+
+
+def test_a_skipped_layer_changes_nothing_and_gets_gradients_of_zero() -> None:
+    """Each layer is skipped in training with the probability of the key, by torch's seeded generator."""
+    skipping, whole = (encoder("model=wavlm", *SMALL, "dropout=0", f"model.layer_drop={p}").train() for p in (0.5, 0))
+    none = encoder("model=wavlm", *SMALL, "dropout=0").train()
+    none.encoder.encoder.transformer.layers = none.layers = nn.ModuleList()
+    none.relative = False
+    seen, firsts = {False: 0, True: 0}, []
+    for seed in range(40):
+        torch.manual_seed(seed)
+        skipped = [float(torch.rand(())) < 0.5 for _ in range(2)]
+        torch.manual_seed(seed)
+        logits, _ = skipping(samples(), LENGTHS)
+        seen[all(skipped)] += 1
+        firsts.append(skipped[0])
+        if len(set(skipped)) == 1:
+            expected = (none if skipped[0] else whole)(samples(), LENGTHS)[0]
+            torch.testing.assert_close(logits, expected, atol=1e-5, rtol=1e-4)
+    assert min(seen.values()) >= 4
+    torch.manual_seed(next(seed for seed, first in enumerate(firsts) if first))
+    skipping.zero_grad()
+    skipping(samples(), LENGTHS)[0].sum().backward()
+    for name, weights in skipping.encoder.encoder.transformer.layers[0].named_parameters():
+        assert weights.grad is not None
+        assert "rel_attn_embed" in name or not weights.grad.any()  # all layers share the embedding of distances
+
+
+@pytest.mark.parametrize(
+    ("word", "message"),
+    [
+        ("model.heads=3", r"model\.heads=3: expected a divisor of width=16"),
+        ("model.position_groups=5", r"model\.position_groups=5: expected a divisor of width=16"),
+        ("model.extractor_norm=batch", r"model\.extractor_norm=batch: expected group, layer"),
+        ("model.convolutions=[[4,3]]", r"model\.convolutions=\[4, 3\]: expected \[channels, kernel, stride\]"),
+        ("model.convolutions=[]", r"model\.convolutions=\[\]: expected one convolution or more"),
+        ("model.relative_positions={buckets: 8}", r"model\.relative_positions=.*: expected null, or \{buckets"),
+        (
+            "model.relative_positions={buckets: 80, max_distance: 20}",
+            r"max_distance=20: expected a whole number from 21",
+        ),
+        ("model.layer_drop=1", r"model\.layer_drop=1: expected a number from 0 to below 1"),
+        ("model.masks.time_masks=-1", r"model\.masks\.time_masks=-1: expected a whole number from 0"),
+        (
+            "model.masks={time_masks: 1, frequency_width: 17}",
+            r"model\.masks\.frequency_width=17: expected .* from 0 to 16",
+        ),
+        ("dropout=1", r"dropout=1: expected a number from 0 to below 1"),
+        ("model.norm_first=1", r"model\.norm_first=1: expected true or false"),
+    ],
+)
+def test_a_wrong_value_is_refused_in_one_line(word: str, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        encoder("model=wav2vec2", *SMALL, word)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["features=logmel40"], "reads samples, not frames of 40 values: features=waveform"),
+        (["augment=specaugment"], "features=waveform: augment would change samples"),
+        (["augment=speed_specaugment"], "features=waveform: augment would change samples"),
+        (["augment=warp_specaugment"], "features=waveform: augment would change samples"),
+        (["order=chunked", "loss=framewise"], "order=chunked: it cuts feature frames"),
+        (["loss=cr_ctc"], "both views of an utterance would be equal"),
+    ],
+)
+def test_what_needs_frames_is_refused_in_one_line(words: list[str], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        assemble(compose("model=wav2vec2", *SMALL, *words), standing_corpus())
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["augment=speed"],
+        ["loss=cr_ctc", "model.masks.time_masks=2"],
+        ["auxiliary=inter_ctc", "auxiliary.layer=layers.0"],
+    ],
+)
+def test_what_works_on_samples_is_assembled(words: list[str]) -> None:
+    task, _ = assemble(compose("model=wav2vec2", *SMALL, *words), standing_corpus())
+    assert task.features.size == 1
