@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import soundfile
 
+from asr_ablations.components.data.common_voice import CommonVoice
 from asr_ablations.components.data.kaldi import Kaldi
 from asr_ablations.components.data.librispeech import list_folder
 from asr_ablations.components.data.manifest import Manifest
@@ -47,6 +48,8 @@ def write_split(corpus: Any, split: str, utterances: Iterable[Utterance]) -> Non
         _write_mls(corpus.root / split, utterances, corpus.ending)
     elif isinstance(corpus, Manifest):
         _write_manifest(corpus.path(split), utterances)
+    elif isinstance(corpus, CommonVoice):
+        write_common_voice(corpus.path(split), utterances)
     elif isinstance(corpus, Kaldi):
         _write_kaldi(corpus.path(split), utterances)
     else:
@@ -94,6 +97,17 @@ def _write_mls(folder: Path, utterances: Iterable[Utterance], ending: str) -> No
         shutil.copy(u.audio, book / f"{u.speaker}_1_{number:06d}.{ending}")
         lines.append(f"{u.speaker}_1_{number:06d}\t{u.text}\n")
     (folder / "transcripts.txt").write_text("".join(lines), encoding="utf-8")
+
+
+def write_common_voice(table: Path, utterances: Iterable[Utterance]) -> None:
+    """A table with the columns of release 19, and copies of the audio files in the folder clips."""
+    clips = table.parent / "clips"
+    clips.mkdir(parents=True, exist_ok=True)
+    lines = ["client_id\tpath\tsentence_id\tsentence\tsentence_domain\tup_votes\tvariant"]
+    for u in utterances:
+        shutil.copy(u.audio, clips / f"{u.id}{u.audio.suffix}")
+        lines.append(f"{u.speaker}\t{u.id}{u.audio.suffix}\tab12\t{u.text.upper()}.\t\t2\t")
+    table.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
 
 
 def write_layouts(tones: Path, places: Path) -> None:

@@ -2,6 +2,7 @@
 
 import math
 import os
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -266,13 +267,15 @@ class Paths(Corpus):
         ]
 
 
+EXTENSION = re.compile(r"(?<=.)\.(jsonl?(\.gz)?|tsv)$")
+"""Extension of a file of utterances, which is not part of the set's name."""
+
+
 def name_paths(root: Path, paths: Sequence[str]) -> dict[str, str]:
     """Return the paths, keyed by short, unique names. Raises UsageError if two paths are the same file."""
     unique = list(dict.fromkeys(paths))
     absolute = {path: expanded(root / path).resolve() for path in unique}
-    stems = {
-        path: full.with_suffix("") if full.suffix in (".json", ".jsonl") else full for path, full in absolute.items()
-    }
+    stems = {path: full.with_name(EXTENSION.sub("", full.name)) for path, full in absolute.items()}
     for candidates in (stems, absolute):  # add extensions and folders only to make names unique
         for depth in range(1, max((len(full.parts) for full in candidates.values()), default=1)):
             names = {"-".join(full.parts[-depth:]): path for path, full in candidates.items()}
