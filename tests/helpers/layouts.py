@@ -1,5 +1,6 @@
 """The corpus of tones in the layout of each corpus of conf/data, and copies of each in other places."""
 
+import gzip
 import json
 import shutil
 from collections.abc import Iterable
@@ -11,6 +12,7 @@ import soundfile
 
 from asr_ablations.components.data.common_voice import CommonVoice
 from asr_ablations.components.data.kaldi import Kaldi
+from asr_ablations.components.data.lhotse import Lhotse
 from asr_ablations.components.data.librispeech import list_folder
 from asr_ablations.components.data.manifest import Manifest
 from asr_ablations.components.data.mls import MLS
@@ -50,6 +52,8 @@ def write_split(corpus: Any, split: str, utterances: Iterable[Utterance]) -> Non
         _write_manifest(corpus.path(split), utterances)
     elif isinstance(corpus, CommonVoice):
         write_common_voice(corpus.path(split), utterances)
+    elif isinstance(corpus, Lhotse):
+        write_cuts(corpus.path(split), utterances)
     elif isinstance(corpus, Kaldi):
         _write_kaldi(corpus.path(split), utterances)
     else:
@@ -108,6 +112,24 @@ def write_common_voice(table: Path, utterances: Iterable[Utterance]) -> None:
         shutil.copy(u.audio, clips / f"{u.id}{u.audio.suffix}")
         lines.append(f"{u.speaker}\t{u.id}{u.audio.suffix}\tab12\t{u.text.upper()}.\t\t2\t")
     table.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+
+
+def write_cuts(path: Path, utterances: Iterable[Utterance]) -> None:
+    """Cuts of whole recordings, with the keys that lhotse 1.30 writes; gzipped if the name ends in .gz."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    lines = "".join(f"{json.dumps(make_cut(u), ensure_ascii=False)}\n" for u in utterances)
+    path.write_bytes(gzip.compress(lines.encode(), mtime=0) if path.suffix == ".gz" else lines.encode())
+
+
+def make_cut(u: Utterance) -> dict[str, Any]:
+    info = soundfile.info(u.audio)
+    source = {"type": "file", "channels": [*range(info.channels)], "source": str(u.audio.resolve())}
+    recording = {"id": u.id, "sources": [source], "sampling_rate": info.samplerate, "num_samples": info.frames}
+    whole = {"duration": info.duration, "channel_ids": source["channels"]}
+    supervision = {"id": u.id, "recording_id": u.id, "start": 0.0, "duration": info.duration, "channel": 0}
+    said = {"text": u.text.upper(), "language": "English"} | ({"speaker": u.speaker} if u.speaker else {})
+    cut = {"id": u.id, "start": 0.0, "duration": info.duration, "channel": 0, "supervisions": [supervision | said]}
+    return {**cut, "recording": recording | whole, "type": "MonoCut"}
 
 
 def write_layouts(tones: Path, places: Path) -> None:

@@ -1,8 +1,10 @@
 """Base classes for corpora, which list the utterances of named splits and prepare missing splits."""
 
+import gzip
 import math
 import os
 import re
+import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -199,13 +201,18 @@ def entries(folder: Path) -> list[Path]:
 
 
 def text_of(path: Path) -> str:
-    """Read a UTF-8 text file. Raises UsageError if it is not a regular file, or cannot be read or decoded."""
+    """Read a UTF-8 text file, which is unpacked if its name ends in .gz.
+
+    Raises UsageError if it is not a regular file, or cannot be read or decoded.
+    """
     try:
         if not is_regular(path):
             raise UsageError(f"cannot read {path}: it is not a regular file")
         note(path)
-        return decode(path.read_bytes(), path).replace("\r\n", "\n").replace("\r", "\n")
-    except OSError as error:
+        content = path.read_bytes()
+        text = decode(gzip.decompress(content) if path.suffix == ".gz" else content, path)
+        return text.replace("\r\n", "\n").replace("\r", "\n")
+    except (OSError, EOFError, zlib.error) as error:
         raise UsageError(f"cannot read {path}: {error}") from error
 
 
