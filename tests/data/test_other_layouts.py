@@ -4,6 +4,7 @@ import csv
 import gzip
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,16 @@ from asr_ablations.data import audio
 from asr_ablations.data.utterances import Utterance
 from asr_verdicts.design import Options
 from asr_verdicts.errors import UsageError
-from tests.helpers.layouts import ROLES, make_cut, write_common_voice, write_cuts
+from tests.helpers.layouts import (
+    ROLES,
+    make_cut,
+    make_table,
+    save_to_disk,
+    write_audio_folder,
+    write_common_voice,
+    write_cuts,
+    write_parquet,
+)
 from tests.helpers.run_results import results, train
 from tests.helpers.support import component, compose, tiny_overrides
 
@@ -38,10 +48,50 @@ def write_manifests(root: Path, tones: Path) -> list[str]:
     return ["data=lhotse"]
 
 
-LAYOUTS: dict[str, Callable[[Path, Path], list[str]]] = {"common_voice": write_clips, "lhotse": write_manifests}
+HUGGINGFACE = ["data=huggingface", "data.validation=dev", "data.speaker_column=speaker_id"]
+
+
+def write_audio_folders(root: Path, tones: Path) -> list[str]:
+    for split in ROLES.values():
+        write_audio_folder(root / split, list_folder(tones / split))
+    return HUGGINGFACE
+
+
+def write_shards(root: Path, tones: Path) -> list[str]:
+    """Two files of each split in data/, as on the Hub."""
+    for split in ROLES.values():
+        utterances = list_folder(tones / split)
+        half = len(utterances) // 2
+        write_parquet(root / "data" / f"{split}-00000-of-00002.parquet", utterances[:half])
+        write_parquet(root / "data" / f"{split}-00001-of-00002.parquet", utterances[half:])
+    return HUGGINGFACE
+
+
+def write_parquet_files(root: Path, tones: Path) -> list[str]:
+    for split in ROLES.values():
+        write_parquet(root / f"{split}.parquet", list_folder(tones / split))
+    return [*HUGGINGFACE[::2], "data.train=train.parquet", "data.validation=dev.parquet", "data.test=test.parquet"]
+
+
+def write_saved(root: Path, tones: Path) -> list[str]:
+    for split in ROLES.values():
+        save_to_disk(root / split, list_folder(tones / split))
+    (root / "dataset_dict.json").write_text(json.dumps({"splits": [*ROLES.values()]}))
+    return HUGGINGFACE
+
+
+LAYOUTS: dict[str, Callable[[Path, Path], list[str]]] = {
+    "common_voice": write_clips,
+    "lhotse": write_manifests,
+    "audio folder": write_audio_folders,
+    "Parquet of the Hub": write_shards,
+    "Parquet files": write_parquet_files,
+    "save_to_disk": write_saved,
+}
 """Each writes the tones in a layout under a root, and returns the overrides that read them."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", LAYOUTS)
 def test_a_layout_is_prepared_trained_on_and_compared(
     name: str, tiny_corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -210,7 +260,7 @@ def test_a_recording_may_have_a_file_for_each_channel(tmp_path: Path) -> None:
 def test_without_speakers_a_recordings_cuts_are_one_unit(tmp_path: Path) -> None:
     silent = {"supervisions.0.speaker": None, "duration": 1.0}
     cuts = [a_cut(tmp_path, {**silent, "id": f"call-{start}", "start": float(start)}) for start in (0, 1)]
-    assert [(u.speaker, u.unit) for u in read(lhotse(tmp_path, *cuts))] == [("", "file call-1")] * 2
+    assert [(u.speaker, u.unit) for u in read(lhotse(tmp_path, *cuts))] == [("", "file calls-call")] * 2
     named = lhotse(tmp_path, *cuts, speaker_of="^(.*)-")
     assert {u.speaker for u in read(named)} == {"call"}
     assert named.train == ["train"], "both extensions are no part of the name"
@@ -219,8 +269,8 @@ def test_without_speakers_a_recordings_cuts_are_one_unit(tmp_path: Path) -> None
 FAULTY_CUTS: list[tuple[dict[str, Any], str]] = [
     ({"type": "MixedCut"}, "wrong type of cut: expected MonoCut, found MixedCut"),
     ({"recording": None}, "no recording: the cut has only features"),
-    ({"supervisions": []}, "wrong number of supervisions: expected 1, found 0"),
-    ({"supervisions": [{}, {}]}, "wrong number of supervisions: expected 1, found 2; lhotse's trim_to_supervisions"),
+    ({"supervisions": []}, "wrong number of supervisions: expected 1 (trim_to_supervisions), found 0"),
+    ({"supervisions": [{}, {}]}, "wrong number of supervisions: expected 1 (trim_to_supervisions), found 2"),
     ({"recording.sources.0.type": "command"}, "wrong source: expected a file, found command"),
     ({"recording.sources.0.source": "calls/no.wav"}, "missing file: "),
     ({"recording.transforms": [{"name": "Speed", "kwargs": {"factor": 0.9}}]}, "transformed recording: Speed"),
@@ -263,3 +313,167 @@ def test_a_manifest_of_cuts_that_cannot_be_read_is_one_line(tmp_path: Path, cont
     with pytest.raises(UsageError, match=message) as error:
         read(corpus)
     assert "\n" not in str(error.value)
+
+
+def huggingface(root: Path, **options: Any) -> Any:
+    return component("data", "huggingface", root=str(root), **options)
+
+
+def tones(tiny_corpus: Path) -> list[Utterance]:
+    corpus = component("data", "librispeech", root=str(tiny_corpus), train=["train"], validation=["dev"], test=["test"])
+    return [*corpus.read("train")]
+
+
+@pytest.mark.parametrize("write", [write_shards, write_parquet_files, write_saved])
+def test_audio_in_a_table_is_the_audio_of_its_file(
+    write: Callable[[Path, Path], list[str]], tiny_corpus: Path, tmp_path: Path
+) -> None:
+    """In any order, and with the same hash of its content; only the paths differ."""
+    write(tmp_path, tiny_corpus)
+    corpus = huggingface(tmp_path, speaker_column="speaker_id")
+    if write is write_parquet_files:
+        corpus = huggingface(tmp_path, speaker_column="speaker_id", train=["train.parquet"], test=["test.parquet"])
+    embedded, files = read(corpus), tones(tiny_corpus)
+    assert [replace(u, audio=file.audio) for u, file in zip(embedded, files, strict=True)] == files
+    for place in np.random.default_rng(0).permutation(len(files)):
+        u, file = embedded[place], files[place]
+        part = [audio.read(x.audio, 0.1, 0.3) for x in (u, file)]
+        np.testing.assert_array_equal(*part)
+        assert audio.header(u.audio) == audio.header(file.audio)
+
+
+def test_a_table_is_read_again_when_it_has_changed(
+    tiny_corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = list_folder(tiny_corpus / "train")
+    write_parquet(tmp_path / "train.parquet", files)
+    first = read(huggingface(tmp_path))
+    with monkeypatch.context() as patch:
+        patch.setattr(audio, "header", None)
+        patch.setattr("asr_ablations.components.data.huggingface.read_columns", None)
+        assert read(huggingface(tmp_path)) == first, "from the index"
+    write_parquet(tmp_path / "train.parquet", [replace(files[0], audio=files[1].audio), *files[1:]])
+    again = read(huggingface(tmp_path))
+    assert again[0].content == again[1].content == first[1].content
+    assert again[2:] == first[2:]
+
+
+def test_tables_without_speakers_say_so_and_ids_may_hold_them(tiny_corpus: Path, tmp_path: Path) -> None:
+    write_parquet(tmp_path / "train.parquet", list_folder(tiny_corpus / "train"))
+    unknown = read(huggingface(tmp_path))
+    assert {u.speaker for u in unknown} == {""}
+    assert unknown[0].unit == f"utterance {unknown[0].id}"
+    assert {u.speaker for u in read(huggingface(tmp_path, speaker_of="^([^-]+)-"))} == {"10", "11"}
+
+
+def test_metadata_in_json_lines_names_files_in_folders(tmp_path: Path) -> None:
+    """Files with the same name are told apart by their folders."""
+    rows = [{"file_name": f"{speaker}/1.wav", "sentence": "One", "who": speaker} for speaker in ("a", "b")]
+    for row in rows:
+        (tmp_path / "train" / row["who"]).mkdir(parents=True)
+        soundfile.write(tmp_path / "train" / row["file_name"], TONE, 16000)
+    (tmp_path / "train" / "metadata.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    corpus = huggingface(tmp_path, text_column="sentence", speaker_column="who")
+    assert [(u.id, u.speaker, u.text, u.fault) for u in read(corpus)] == [
+        ("a-1", "a", "one", ""),
+        ("b-1", "b", "one", ""),
+    ]
+
+
+def lose_a_shard(root: Path, files: list[Utterance]) -> None:
+    write_parquet(root / "data" / "train-00000-of-00002.parquet", files)
+
+
+def write_numbers(root: Path, files: list[Utterance]) -> None:
+    from pyarrow import Table, parquet
+
+    parquet.write_table(Table.from_pydict({"audio": [1.0], "text": ["one"]}), root / "train.parquet")
+
+
+def truncate_arrow(root: Path, files: list[Utterance]) -> None:
+    save_to_disk(root / "train", files)
+    (table,) = (root / "train").glob("*.arrow")
+    table.write_bytes(table.read_bytes()[:3000])
+
+
+def select_rows(root: Path, files: list[Utterance]) -> None:
+    save_to_disk(root / "train", files)
+    state = json.loads((root / "train" / "state.json").read_text())
+    state["_indices_data_files"] = [{"filename": "indices.arrow"}]
+    (root / "train" / "state.json").write_text(json.dumps(state))
+
+
+def write_metadata(name: str, text: str) -> Callable[[Path, list[Utterance]], None]:
+    def write(root: Path, files: list[Utterance]) -> None:
+        (root / "train").mkdir()
+        (root / "train" / name).write_text(text)
+
+    return write
+
+
+BAD_FOLDERS: list[tuple[Callable[[Path, list[Utterance]], None], dict[str, Any], str]] = [
+    (lambda root, files: None, {}, "train is missing: expected a folder of save_to_disk or .*src/prepare.py data=hugg"),
+    (lose_a_shard, {}, "data: 1 of 2 Parquet files of train: expected all"),
+    (lambda root, files: write_parquet(root / "train.parquet", files), {"text_column": "sentence"},
+     "train.parquet: no column sentence: expected one of audio, speaker_id, text"),
+    (lambda root, files: write_parquet(root / "train.parquet", files), {"speaker_column": "client_id"},
+     "train.parquet: no column client_id: expected one of audio, speaker_id, text"),
+    (write_numbers, {}, "train.parquet: column audio is double: expected structs of bytes and path"),
+    (lambda root, files: (root / "train.parquet").write_bytes(b"PAR1"), {}, "cannot read .*train.parquet: "),
+    (truncate_arrow, {}, "cannot read .*data-00000-of-00001.arrow: "),
+    (select_rows, {}, "state.json: expected all rows, but indices select some"),
+    (write_metadata("state.json", "[]"), {}, "state.json: expected what save_to_disk writes: TypeError"),
+    (write_metadata("metadata.csv", "file_name,sentence\na.wav,One\n"), {}, "metadata.csv: no column text: exp"),
+    (write_metadata("metadata.csv", ""), {}, "metadata.csv: no column file_name, text"),
+    (write_metadata("metadata.jsonl", "[1]\n"), {}, "metadata.jsonl: expected a table with a header, or JSON "),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("make", "options", "message"), BAD_FOLDERS)
+def test_a_folder_of_datasets_that_cannot_be_read_is_one_line(
+    make: Callable[[Path, list[Utterance]], None],
+    options: dict[str, Any],
+    message: str,
+    tiny_corpus: Path,
+    tmp_path: Path,
+) -> None:
+    make(tmp_path, list_folder(tiny_corpus / "train"))
+    corpus = huggingface(tmp_path, validation="train", test="train", **options)
+    with pytest.raises(UsageError, match=message) as error:
+        read(corpus)
+    assert "\n" not in str(error.value)
+
+
+def test_rows_that_cannot_be_used_are_faults(tiny_corpus: Path, tmp_path: Path) -> None:
+    from pyarrow import Table, parquet
+
+    table = make_table(list_folder(tiny_corpus / "train")[:5])
+    rows = table.to_pylist()
+    rows[1]["audio"]["bytes"] = rows[2]["text"] = rows[4]["audio"] = None
+    rows[3]["audio"]["bytes"] = b"no audio"
+    parquet.write_table(Table.from_pylist(rows, schema=table.schema), tmp_path / "train.parquet")
+    utterances = read(huggingface(tmp_path))
+    assert [u.fault.partition(":")[0] for u in utterances] == [
+        "",
+        "no audio",
+        "no text",
+        "unreadable audio",
+        "no audio",
+    ]
+    assert not any("\n" in u.fault for u in utterances)
+
+
+def test_without_pyarrow_tables_name_the_extra(
+    tiny_corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_parquet(tmp_path / "train.parquet", list_folder(tiny_corpus / "train"))
+    monkeypatch.setattr("asr_ablations.tools.errors.find_spec", lambda name: None)
+    with pytest.raises(UsageError, match="needs pyarrow; make install EXTRAS=parquet") as error:
+        read(huggingface(tmp_path))
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(("key", "value"), [("text_column", None), ("audio_column", 3), ("speaker_column", "")])
+def test_wrong_columns_are_named_by_their_key(key: str, value: Any, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=f"^data.{key}=.*: expected the name of a column"):
+        huggingface(tmp_path, **{key: value})

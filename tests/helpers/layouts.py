@@ -11,6 +11,7 @@ import numpy as np
 import soundfile
 
 from asr_ablations.components.data.common_voice import CommonVoice
+from asr_ablations.components.data.huggingface import HuggingFace
 from asr_ablations.components.data.kaldi import Kaldi
 from asr_ablations.components.data.lhotse import Lhotse
 from asr_ablations.components.data.librispeech import list_folder
@@ -52,6 +53,8 @@ def write_split(corpus: Any, split: str, utterances: Iterable[Utterance]) -> Non
         _write_manifest(corpus.path(split), utterances)
     elif isinstance(corpus, CommonVoice):
         write_common_voice(corpus.path(split), utterances)
+    elif isinstance(corpus, HuggingFace):
+        write_audio_folder(corpus.path(split), utterances)
     elif isinstance(corpus, Lhotse):
         write_cuts(corpus.path(split), utterances)
     elif isinstance(corpus, Kaldi):
@@ -130,6 +133,59 @@ def make_cut(u: Utterance) -> dict[str, Any]:
     said = {"text": u.text.upper(), "language": "English"} | ({"speaker": u.speaker} if u.speaker else {})
     cut = {"id": u.id, "start": 0.0, "duration": info.duration, "channel": 0, "supervisions": [supervision | said]}
     return {**cut, "recording": recording | whole, "type": "MonoCut"}
+
+
+def write_audio_folder(folder: Path, utterances: Iterable[Utterance]) -> None:
+    """Audio files of each speaker in a folder, and metadata.csv with columns that differ where keys are turned."""
+    lines = ["file_name,copy,text,lower,speaker_id,gender"]
+    for u in utterances:
+        name = f"{u.speaker}/{u.id}{u.audio.suffix}"
+        (folder / u.speaker).mkdir(parents=True, exist_ok=True)
+        shutil.copy(u.audio, folder / name)
+        louder = f"{u.speaker}/{u.id}-copy.wav"
+        samples, rate = soundfile.read(u.audio)
+        soundfile.write(folder / louder, samples[::-1], rate)
+        lines.append(f'{name},{louder},"{u.text.upper()}","{u.text[:2]}",{u.speaker},f{int(u.speaker) % 2}')
+    (folder / "metadata.csv").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+
+
+def write_parquet(path: Path, utterances: Iterable[Utterance], rows_per_group: int = 4) -> None:
+    """A Parquet file with the columns of LibriSpeech on the Hub, with several row groups."""
+    from pyarrow import parquet
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    parquet.write_table(make_table(utterances), path, row_group_size=rows_per_group)
+
+
+def save_to_disk(folder: Path, utterances: Iterable[Utterance]) -> None:
+    """A split as `datasets` saves it: an Arrow stream of several batches, and what describes it."""
+    import pyarrow
+
+    folder.mkdir(parents=True, exist_ok=True)
+    table, name = make_table(utterances), "data-00000-of-00001.arrow"
+    with pyarrow.OSFile(str(folder / name), "wb") as file, pyarrow.ipc.new_stream(file, table.schema) as stream:
+        stream.write_table(table, max_chunksize=3)
+    state = {"_data_files": [{"filename": name}], "_fingerprint": "0", "_format_columns": None, "_split": folder.name}
+    (folder / "state.json").write_text(json.dumps(state))
+    features = {"audio": {"sampling_rate": 16000, "_type": "Audio"}, "text": {"dtype": "string", "_type": "Value"}}
+    (folder / "dataset_info.json").write_text(json.dumps({"features": features}))
+
+
+def make_table(utterances: Iterable[Utterance]) -> Any:
+    """Audio, text and speaker of utterances, with the audio files' bytes and names, as a pyarrow.Table."""
+    import pyarrow
+
+    rows = [
+        {
+            "audio": {"bytes": u.audio.read_bytes(), "path": f"{u.id}{u.audio.suffix}"},
+            "text": u.text.upper(),
+            "speaker_id": int(u.speaker),
+        }
+        for u in utterances
+    ]
+    audio = pyarrow.struct({"bytes": pyarrow.binary(), "path": pyarrow.string()})
+    columns = {"audio": audio, "text": pyarrow.string(), "speaker_id": pyarrow.int64()}
+    return pyarrow.Table.from_pylist(rows, schema=pyarrow.schema(columns))
 
 
 def write_layouts(tones: Path, places: Path) -> None:

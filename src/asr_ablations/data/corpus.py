@@ -248,9 +248,11 @@ class Paths(Corpus):
     def prepare(self) -> None:
         for file in (self.root / path / name for path in self.paths.values() for name in self.needed):
             if not file.exists():
-                raise UsageError(
-                    f"{file} is missing: expected {self.layout}; when it exists, check it with {self.prepare_command()}"
-                )
+                raise self.missing(file)
+
+    def missing(self, path: Path) -> UsageError:
+        remedy = f"when it exists, check it with {self.prepare_command()}"
+        return UsageError(f"{path} is missing: expected {self.layout}; {remedy}")
 
     def path(self, split: str) -> Path:
         return self.root / self.paths[split]
@@ -274,7 +276,7 @@ class Paths(Corpus):
         ]
 
 
-EXTENSION = re.compile(r"(?<=.)\.(jsonl?(\.gz)?|tsv)$")
+EXTENSION = re.compile(r"(?<=[^/])\.(jsonl?(\.gz)?|tsv|csv|parquet|arrow)$")
 """Extension of a file of utterances, which is not part of the set's name."""
 
 
@@ -282,7 +284,7 @@ def name_paths(root: Path, paths: Sequence[str]) -> dict[str, str]:
     """Return the paths, keyed by short, unique names. Raises UsageError if two paths are the same file."""
     unique = list(dict.fromkeys(paths))
     absolute = {path: expanded(root / path).resolve() for path in unique}
-    stems = {path: full.with_name(EXTENSION.sub("", full.name)) for path, full in absolute.items()}
+    stems = {path: Path(EXTENSION.sub("", str(full))) for path, full in absolute.items()}
     for candidates in (stems, absolute):  # add extensions and folders only to make names unique
         for depth in range(1, max((len(full.parts) for full in candidates.values()), default=1)):
             names = {"-".join(full.parts[-depth:]): path for path, full in candidates.items()}

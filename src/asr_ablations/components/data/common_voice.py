@@ -35,10 +35,9 @@ class CommonVoice(Paths):
             raise UsageError(
                 f"{table}:1: no column {', '.join(absent)}: expected Common Voice's columns, separated by tabs"
             )
-        numbered = [(number, line) for number, line in enumerate(lines, start=2) if line]
-        if not numbered:
+        utterances = [_parse_line(table, number, header, line) for number, line in enumerate(lines, start=2) if line]
+        if not utterances:
             raise UsageError(f"no utterances in {table}")
-        utterances = [_parse_line(table, number, header, line) for number, line in numbered]
         return self.add_speakers(utterances, lambda u: u.id)
 
 

@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from asr_ablations.components.data.manifest import IMPOSSIBLE
+from asr_ablations.components.data.manifest import IMPOSSIBLE, join_parts
 from asr_ablations.data.audio import AVERAGED
 from asr_ablations.data.corpus import Paths, faulty, indexed, text_of
 from asr_ablations.data.utterances import Utterance
@@ -21,10 +21,8 @@ class Lhotse(Paths):
 
     - Paths of manifests and audio files are relative to `root`, by default the current folder, as in icefall's recipes.
       A set is named after its manifest, without the folder and the extension.
-    - A cut is one utterance: the part of the recording from its `start`, with the text and the speaker of its only
-      supervision. Its precomputed features are not read.
-    - The audio must be in a file. Recordings with transforms other than Resample are refused, because the files do not
-      contain the transformed audio.
+    - A cut is one utterance: a part of a recording, with the text and the speaker of its only supervision.
+    - The audio must be in a file, without transforms other than Resample. Precomputed features are not read.
     - If a supervision has no speaker, and `speaker_of` is not set, the independent unit is the recording.
     """
 
@@ -32,28 +30,23 @@ class Lhotse(Paths):
 
     @indexed("path", "speaker_of")
     def find(self, split: str) -> list[Utterance]:
-        path, recordings = self.path(split), dict[str, str]()
-        numbered = [(number, line) for number, line in enumerate(text_of(path).split("\n"), start=1) if line.strip()]
-        if not numbered:
+        path = self.path(split)
+        lines = enumerate(text_of(path).split("\n"), start=1)
+        utterances = [self._parse_line(path, number, line) for number, line in lines if line.strip()]
+        if not utterances:
             raise UsageError(f"no utterances in {path}")
-        utterances = [self._parse_line(path, number, line, recordings) for number, line in numbered]
-        return self.add_speakers(utterances, lambda u: recordings[u.id])
+        return self.add_speakers(utterances, lambda u: join_parts(u.audio.with_suffix(""), self.root))
 
-    def _parse_line(self, path: Path, number: int, line: str, recordings: dict[str, str]) -> Utterance:
-        """Return the utterance of a line, and add the name of its recording to `recordings`."""
+    def _parse_line(self, path: Path, number: int, line: str) -> Utterance:
         where = f"{path.name}:{number}"
         try:
-            cut = json.loads(line)
-        except (ValueError, RecursionError) as error:
+            return _read_cut(json.loads(line), self.root)
+        except (json.JSONDecodeError, RecursionError) as error:
             return faulty(where, path, f"not JSON: {error}")
-        try:
-            utterance = _read_cut(cut, self.root)
-            recordings[utterance.id] = str(cut["recording"]["id"])
         except ValueError as error:
             return faulty(where, path, str(error))
         except (KeyError, TypeError, AttributeError) as error:
             return faulty(where, path, f"not a cut of lhotse: {type(error).__name__}: {error}")
-        return utterance
 
 
 def _read_cut(cut: Any, root: Path) -> Utterance:
@@ -65,19 +58,11 @@ def _read_cut(cut: Any, root: Path) -> Utterance:
     if not recording:
         raise ValueError("no recording: the cut has only features")
     if len(supervisions) != 1:
-        raise ValueError(
-            f"wrong number of supervisions: expected 1, found {len(supervisions)}; lhotse's trim_to_supervisions "
-            "writes a cut for each"
-        )
+        raise ValueError(f"wrong number of supervisions: expected 1 (trim_to_supervisions), found {len(supervisions)}")
     names = {str(transform["name"]) for transform in recording.get("transforms") or []}
     if names - {"Resample"}:
         raise ValueError(f"transformed recording: {', '.join(sorted(names))}; lhotse's save_audios writes its audio")
-    start, duration, text, speaker = (
-        cut["start"],
-        cut["duration"],
-        supervisions[0].get("text"),
-        supervisions[0].get("speaker"),
-    )
+    start, duration, (text, speaker) = cut["start"], cut["duration"], map(supervisions[0].get, ("text", "speaker"))
     if not isinstance(text, str):
         raise ValueError(f"no text: expected a string, found {text!r}")
     if not (is_number(start) and start >= 0 and is_number(duration) and duration > 0):
