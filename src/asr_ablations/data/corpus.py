@@ -201,10 +201,7 @@ def entries(folder: Path) -> list[Path]:
 
 
 def text_of(path: Path) -> str:
-    """Read a UTF-8 text file, which is unpacked if its name ends in .gz.
-
-    Raises UsageError if it is not a regular file, or cannot be read or decoded.
-    """
+    """Read a UTF-8 text file, which gzip may have compressed. Raises UsageError if it cannot be read or decoded."""
     try:
         if not is_regular(path):
             raise UsageError(f"cannot read {path}: it is not a regular file")

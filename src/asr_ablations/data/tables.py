@@ -4,11 +4,12 @@ An audio file in a table has the path <table>/<column>/<row>, as if the table we
 such a path like any other. The package pyarrow is needed only for these paths.
 """
 
-import itertools
 import re
 import threading
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -30,8 +31,7 @@ def place_in_table(path: Path | str) -> tuple[str, str, int] | None:
 
 def file_on_disk(path: Path | str) -> str:
     """Return the path of the file that contains an audio file: its table, or the audio file itself."""
-    place = place_in_table(path)
-    return place[0] if place else str(path)
+    return (place_in_table(path) or [str(path)])[0]
 
 
 _recent = threading.local()  # the rows that a thread read last, because many are stored together and read in order
@@ -54,12 +54,10 @@ def _load_rows(file: Any, column: str, row: int) -> tuple[range, Any]:
     """Return the numbers and the values of rows that are stored together, including a given row."""
     if not hasattr(file, "num_row_groups"):
         return range(len(file)), file[column]
-    ends = itertools.accumulate(file.metadata.row_group(group).num_rows for group in range(file.num_row_groups))
-    for group, (start, stop) in enumerate(itertools.pairwise([0, *ends])):
-        if row in range(start, stop):
-            values = file.read_row_group(group, columns=[f"{column}.bytes"], use_threads=False)[column]
-            return range(start, stop), values
-    raise OSError(f"it has no row {row}")
+    starts = [0, *accumulate(file.metadata.row_group(group).num_rows for group in range(file.num_row_groups))]
+    group = bisect_right(starts, row) - 1
+    values = file.read_row_group(group, columns=[f"{column}.bytes"], use_threads=False)[column]
+    return range(starts[group], starts[group + 1]), values
 
 
 def read_columns(table: Path, audio: str, columns: Sequence[str]) -> tuple[list[str | None], list[dict[str, Any]]]:

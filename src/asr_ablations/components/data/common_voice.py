@@ -15,9 +15,8 @@ COLUMNS = ("client_id", "path", "sentence")
 class CommonVoice(Paths):
     """A release of Common Voice, with one or more tables for each of train, validation and test.
 
-    Paths of tables are relative to `root`. A set is named after its table, without the folder and the extension. The
-    clips of a table are in the folder clips next to it. A clip that is missing is replaced by a WAV file with the same
-    name, because many users convert the MP3 files. The speaker is the client_id. Quotes are ordinary characters.
+    The clips of a table are in the folder clips next to it. A clip that is missing is replaced by a WAV file with the
+    same name, because many users convert the MP3 files. The speaker is the client_id. Quotes are ordinary characters.
     """
 
     licence = "CC0 1.0 (terms of Common Voice)"
@@ -46,8 +45,6 @@ def _parse_line(table: Path, number: int, header: list[str], line: str) -> Utter
     if len(fields) != len(header):
         return faulty(where, table, f"wrong number of columns: expected {len(header)}, found {len(fields)}")
     speaker, name, sentence = (fields[header.index(column)] for column in COLUMNS)
-    if not name or Path(name).name != name:
-        return faulty(where, table, f"wrong path: expected the name of a file in clips, found {name!r}")
     clip = spelled_on_disk(table.parent / "clips" / name)
     converted = clip.with_suffix(".wav")
     return file_utterance(clip.stem, speaker, clip if clip.exists() or not converted.exists() else converted, sentence)

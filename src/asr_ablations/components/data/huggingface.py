@@ -97,7 +97,7 @@ class HuggingFace(Paths):
         """Return the utterances of the audio files that a metadata file lists."""
         column = self.audio_column or "file_name"
         rows = _read_rows(metadata)
-        check_columns(metadata, {name for row in rows for name in row}, [column, *self.columns])
+        check_columns(metadata, {str(name) for row in rows for name in row}, [column, *self.columns] if rows else [])
         utterances = []
         for number, row in enumerate(rows, start=1):
             where, audio = f"{metadata.name}: row {number}", metadata.parent / str(row.get(column) or "")

@@ -20,7 +20,6 @@ class Lhotse(Paths):
     """A corpus of lhotse cuts, with one or more manifests for each of train, validation and test.
 
     - Paths of manifests and audio files are relative to `root`, by default the current folder, as in icefall's recipes.
-      A set is named after its manifest, without the folder and the extension.
     - A cut is one utterance: a part of a recording, with the text and the speaker of its only supervision.
     - The audio must be in a file, without transforms other than Resample. Precomputed features are not read.
     - If a supervision has no speaker, and `speaker_of` is not set, the independent unit is the recording.
