@@ -1,5 +1,6 @@
 """The corpus of tones in the layout of each corpus of conf/data, and copies of each in other places."""
 
+import gzip
 import json
 import shutil
 from collections.abc import Iterable
@@ -9,7 +10,10 @@ from typing import Any
 import numpy as np
 import soundfile
 
+from asr_ablations.components.data.common_voice import CommonVoice
+from asr_ablations.components.data.huggingface import HuggingFace
 from asr_ablations.components.data.kaldi import Kaldi
+from asr_ablations.components.data.lhotse import Lhotse
 from asr_ablations.components.data.librispeech import list_folder
 from asr_ablations.components.data.manifest import Manifest
 from asr_ablations.components.data.mls import MLS
@@ -47,6 +51,12 @@ def write_split(corpus: Any, split: str, utterances: Iterable[Utterance]) -> Non
         _write_mls(corpus.root / split, utterances, corpus.ending)
     elif isinstance(corpus, Manifest):
         _write_manifest(corpus.path(split), utterances)
+    elif isinstance(corpus, CommonVoice):
+        write_common_voice(corpus.path(split), utterances)
+    elif isinstance(corpus, HuggingFace):
+        write_audio_folder(corpus.path(split), utterances)
+    elif isinstance(corpus, Lhotse):
+        write_cuts(corpus.path(split), utterances)
     elif isinstance(corpus, Kaldi):
         _write_kaldi(corpus.path(split), utterances)
     else:
@@ -94,6 +104,88 @@ def _write_mls(folder: Path, utterances: Iterable[Utterance], ending: str) -> No
         shutil.copy(u.audio, book / f"{u.speaker}_1_{number:06d}.{ending}")
         lines.append(f"{u.speaker}_1_{number:06d}\t{u.text}\n")
     (folder / "transcripts.txt").write_text("".join(lines), encoding="utf-8")
+
+
+def write_common_voice(table: Path, utterances: Iterable[Utterance]) -> None:
+    """A table with the columns of release 19, and copies of the audio files in the folder clips."""
+    clips = table.parent / "clips"
+    clips.mkdir(parents=True, exist_ok=True)
+    lines = ["client_id\tpath\tsentence_id\tsentence\tsentence_domain\tup_votes\tvariant"]
+    for u in utterances:
+        shutil.copy(u.audio, clips / f"{u.id}{u.audio.suffix}")
+        lines.append(f"{u.speaker}\t{u.id}{u.audio.suffix}\tab12\t{u.text.upper()}.\t\t2\t")
+    table.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+
+
+def write_cuts(path: Path, utterances: Iterable[Utterance]) -> None:
+    """Cuts of whole recordings, with the keys that lhotse 1.30 writes; gzipped if the name ends in .gz."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    lines = "".join(f"{json.dumps(make_cut(u), ensure_ascii=False)}\n" for u in utterances)
+    path.write_bytes(gzip.compress(lines.encode(), mtime=0) if path.suffix == ".gz" else lines.encode())
+
+
+def make_cut(u: Utterance) -> dict[str, Any]:
+    info = soundfile.info(u.audio)
+    source = {"type": "file", "channels": [*range(info.channels)], "source": str(u.audio.resolve())}
+    recording = {"id": u.id, "sources": [source], "sampling_rate": info.samplerate, "num_samples": info.frames}
+    whole = {"duration": info.duration, "channel_ids": source["channels"]}
+    supervision = {"id": u.id, "recording_id": u.id, "start": 0.0, "duration": info.duration, "channel": 0}
+    said = {"text": u.text.upper(), "language": "English"} | ({"speaker": u.speaker} if u.speaker else {})
+    cut = {"id": u.id, "start": 0.0, "duration": info.duration, "channel": 0, "supervisions": [supervision | said]}
+    return {**cut, "recording": recording | whole, "type": "MonoCut"}
+
+
+def write_audio_folder(folder: Path, utterances: Iterable[Utterance]) -> None:
+    """Audio files of each speaker in a folder, and metadata.csv with columns that differ where keys are turned."""
+    lines = ["file_name,copy,text,lower,speaker_id,gender"]
+    for u in utterances:
+        name = f"{u.speaker}/{u.id}{u.audio.suffix}"
+        (folder / u.speaker).mkdir(parents=True, exist_ok=True)
+        shutil.copy(u.audio, folder / name)
+        louder = f"{u.speaker}/{u.id}-copy.wav"
+        samples, rate = soundfile.read(u.audio)
+        soundfile.write(folder / louder, samples[::-1], rate)
+        lines.append(f'{name},{louder},"{u.text.upper()}","{u.text[:2]}",{u.speaker},f{int(u.speaker) % 2}')
+    (folder / "metadata.csv").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+
+
+def write_parquet(path: Path, utterances: Iterable[Utterance], rows_per_group: int = 4) -> None:
+    """A Parquet file with the columns of LibriSpeech on the Hub, with several row groups."""
+    from pyarrow import parquet
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    parquet.write_table(make_table(utterances), path, row_group_size=rows_per_group)
+
+
+def save_to_disk(folder: Path, utterances: Iterable[Utterance]) -> None:
+    """A split as `datasets` saves it: an Arrow stream of several batches, and what describes it."""
+    import pyarrow
+
+    folder.mkdir(parents=True, exist_ok=True)
+    table, name = make_table(utterances), "data-00000-of-00001.arrow"
+    with pyarrow.OSFile(str(folder / name), "wb") as file, pyarrow.ipc.new_stream(file, table.schema) as stream:
+        stream.write_table(table, max_chunksize=3)
+    state = {"_data_files": [{"filename": name}], "_fingerprint": "0", "_format_columns": None, "_split": folder.name}
+    (folder / "state.json").write_text(json.dumps(state))
+    features = {"audio": {"sampling_rate": 16000, "_type": "Audio"}, "text": {"dtype": "string", "_type": "Value"}}
+    (folder / "dataset_info.json").write_text(json.dumps({"features": features}))
+
+
+def make_table(utterances: Iterable[Utterance]) -> Any:
+    """Audio, text and speaker of utterances, with the audio files' bytes and names, as a pyarrow.Table."""
+    import pyarrow
+
+    rows = [
+        {
+            "audio": {"bytes": u.audio.read_bytes(), "path": f"{u.id}{u.audio.suffix}"},
+            "text": u.text.upper(),
+            "speaker_id": int(u.speaker),
+        }
+        for u in utterances
+    ]
+    audio = pyarrow.struct({"bytes": pyarrow.binary(), "path": pyarrow.string()})
+    columns = {"audio": audio, "text": pyarrow.string(), "speaker_id": pyarrow.int64()}
+    return pyarrow.Table.from_pylist(rows, schema=pyarrow.schema(columns))
 
 
 def write_layouts(tones: Path, places: Path) -> None:

@@ -1,6 +1,7 @@
-"""Read audio files in all formats that libsndfile supports, such as wav, flac, ogg, opus and mp3."""
+"""Read audio files in all formats that libsndfile supports, such as wav, flac, ogg, opus and mp3, also in tables."""
 
 import hashlib
+import io
 import os
 import re
 import stat
@@ -15,6 +16,7 @@ import numpy as np
 import soundfile
 
 from asr_ablations import SAMPLE_RATE
+from asr_ablations.data.tables import file_on_disk, place_in_table, read_audio
 from asr_ablations.tools.content_keys import hash_source
 from asr_ablations.tools.machine import cores
 from asr_verdicts.errors import UsageError
@@ -60,16 +62,17 @@ def header(path: Path) -> tuple[int, int]:
 
     Raises AudioError if the file is missing, empty or unsupported, or if its format does not match its extension.
     """
+    embedded = _read_embedded(path)
     try:
-        status = path.stat()
+        status = os.stat(file_on_disk(path))
     except (OSError, ValueError) as error:  # Python raises ValueError if the path contains a NUL character
         raise AudioError(path, "missing file", getattr(error, "strerror", None) or error) from error
     if not stat.S_ISREG(status.st_mode):  # reading from a pipe might never end
         raise AudioError(path, "unreadable audio", "it is not a regular file")
-    if not status.st_size:
+    if not (size := len(embedded.getbuffer()) if embedded else status.st_size):
         raise AudioError(path, "zero-length file", "0 bytes")
     try:
-        info = soundfile.info(os.fsencode(path))  # soundfile refuses a str that is not valid UTF-8
+        info = soundfile.info(embedded or os.fsencode(path))  # soundfile refuses a str that is not valid UTF-8
     except UNREADABLE as error:
         raise AudioError(path, "unreadable audio", _read_reason(error)) from error
     expected = FORMATS.get(path.suffix.lower(), (info.format,))
@@ -83,13 +86,24 @@ def header(path: Path) -> tuple[int, int]:
         raise AudioError(path, "unreadable audio", f"{info.channels} channels, expected at most {MOST_CHANNELS}")
     if info.frames / info.samplerate > LONGEST:
         raise AudioError(path, "unknown length", f"the header states none, or more than {LONGEST / 3600:g} hours")
-    _refuse_cut(path, status.st_size, info.frames)
+    _refuse_cut(path, size, info.frames)
     return info.frames, info.samplerate
+
+
+def _read_embedded(path: Path) -> io.BytesIO | None:
+    """Return the content of an audio file in a table, or None for a file on disk. Raises AudioError if it is empty."""
+    try:
+        content = read_audio(place) if (place := place_in_table(path)) else b""
+    except UsageError as error:
+        raise AudioError(path, "unreadable audio", error) from error
+    if content is None:
+        raise AudioError(path, "no audio", "the row has no bytes, perhaps only the path of a file")
+    return io.BytesIO(content) if place else None
 
 
 def _refuse_cut(path: Path, size: int, frames: int) -> None:
     """Raise AudioError if a WAV or SPHERE file is shorter than its header says. libsndfile does not report this."""
-    with path.open("rb") as file:
+    with _read_embedded(path) or path.open("rb") as file:
         if (form := file.read(4)) == b"NIST":
             count = re.search(rb"sample_count -i (\d+)", file.read(1020))
             if count and int(count[1]) > frames:
@@ -120,7 +134,7 @@ def read(path: Path, offset: float, seconds: float, channel: int = AVERAGED) -> 
     are not finite or exceed full scale.
     """
     try:
-        file = soundfile.SoundFile(os.fsencode(path))
+        file = soundfile.SoundFile(_read_embedded(path) or os.fsencode(path))
     except UNREADABLE as error:
         raise AudioError(path, "unreadable audio", _read_reason(error)) from error
     with file:
@@ -161,7 +175,7 @@ def hash_content(path: Path) -> str:
     """Return a hash of a file's bytes. Raises AudioError if the file cannot be read."""
     digest = hashlib.blake2b(digest_size=16)
     try:
-        with path.open("rb") as file:
+        with _read_embedded(path) or path.open("rb") as file:
             while block := file.read(BLOCK):
                 digest.update(block)
     except OSError as error:

@@ -1,7 +1,10 @@
 """Base classes for corpora, which list the utterances of named splits and prepare missing splits."""
 
+import gzip
 import math
 import os
+import re
+import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -198,13 +201,15 @@ def entries(folder: Path) -> list[Path]:
 
 
 def text_of(path: Path) -> str:
-    """Read a UTF-8 text file. Raises UsageError if it is not a regular file, or cannot be read or decoded."""
+    """Read a UTF-8 text file, which gzip may have compressed. Raises UsageError if it cannot be read or decoded."""
     try:
         if not is_regular(path):
             raise UsageError(f"cannot read {path}: it is not a regular file")
         note(path)
-        return decode(path.read_bytes(), path).replace("\r\n", "\n").replace("\r", "\n")
-    except OSError as error:
+        content = path.read_bytes()
+        text = decode(gzip.decompress(content) if path.suffix == ".gz" else content, path)
+        return text.replace("\r\n", "\n").replace("\r", "\n")
+    except (OSError, EOFError, zlib.error) as error:
         raise UsageError(f"cannot read {path}: {error}") from error
 
 
@@ -240,9 +245,11 @@ class Paths(Corpus):
     def prepare(self) -> None:
         for file in (self.root / path / name for path in self.paths.values() for name in self.needed):
             if not file.exists():
-                raise UsageError(
-                    f"{file} is missing: expected {self.layout}; when it exists, check it with {self.prepare_command()}"
-                )
+                raise self.missing(file)
+
+    def missing(self, path: Path) -> UsageError:
+        remedy = f"when it exists, check it with {self.prepare_command()}"
+        return UsageError(f"{path} is missing: expected {self.layout}; {remedy}")
 
     def path(self, split: str) -> Path:
         return self.root / self.paths[split]
@@ -266,13 +273,15 @@ class Paths(Corpus):
         ]
 
 
+EXTENSION = re.compile(r"(?<=[^/])\.(jsonl?(\.gz)?|tsv|csv|parquet|arrow)$")
+"""Extension of a file of utterances, which is not part of the set's name."""
+
+
 def name_paths(root: Path, paths: Sequence[str]) -> dict[str, str]:
     """Return the paths, keyed by short, unique names. Raises UsageError if two paths are the same file."""
     unique = list(dict.fromkeys(paths))
     absolute = {path: expanded(root / path).resolve() for path in unique}
-    stems = {
-        path: full.with_suffix("") if full.suffix in (".json", ".jsonl") else full for path, full in absolute.items()
-    }
+    stems = {path: Path(EXTENSION.sub("", str(full))) for path, full in absolute.items()}
     for candidates in (stems, absolute):  # add extensions and folders only to make names unique
         for depth in range(1, max((len(full.parts) for full in candidates.values()), default=1)):
             names = {"-".join(full.parts[-depth:]): path for path, full in candidates.items()}

@@ -24,6 +24,7 @@ import numpy as np
 
 from asr_ablations.data import audio
 from asr_ablations.data.audio import AudioError, in_threads
+from asr_ablations.data.tables import SUFFIXES, file_on_disk
 from asr_ablations.data.utterances import PackedTexts, Utterance, Utterances
 from asr_ablations.tools.content_keys import FileState, content_key, dotted_name, hash_classes, library_versions
 from asr_ablations.tools.files import expanded
@@ -75,9 +76,11 @@ def note(path: Path) -> None:
 
 
 def _hash_source(path: str) -> str:
-    """Return a hash of the bytes of a text file, or of the names in a folder."""
+    """Return a hash of the bytes of a text file, of the names in a folder, or of the state of a large table."""
     try:
-        if os.path.isdir(path):
+        if path.endswith(SUFFIXES) and os.path.isfile(path):
+            content = repr(FileState.read(path)).encode()
+        elif os.path.isdir(path):
             with os.scandir(path) as entries:
                 content = "\0".join(sorted(e.name + "/" * e.is_dir() for e in entries)).encode(errors="surrogateescape")
         else:
@@ -147,7 +150,7 @@ class SplitIndex:
             files.update(chunk)
         facts = np.zeros((len(utterances), len(FACTS)), np.int64)
         for row, u in enumerate(utterances):  # in place, to save memory if the corpus is large
-            file = AudioFile(FileState.read(u.audio) or MISSING) if u.fault else files[str(u.audio)]
+            file = AudioFile(_read_state(u.audio)) if u.fault else files[str(u.audio)]
             placed = u if u.fault else _place(u, file)
             fault = None if placed.fault else decoded.get(_identify_part(placed, file.state))
             utterances[row] = placed if fault is None else replace(placed, fault=fault)
@@ -225,12 +228,17 @@ def _is_unchanged(listing: Listing) -> bool:
         return False
     facts = map(tuple, listing.facts[:, : len(MISSING)].tolist())
     states = dict(zip(listing.utterances.strings("audio"), facts, strict=True))  # a dict, to check each file only once
-    return all((FileState.read(path) or MISSING) == state for path, state in states.items())
+    return all(_read_state(path) == state for path, state in states.items())
+
+
+def _read_state(path: Path | str) -> FileState:
+    """Return the state of an audio file, or of the table that contains it."""
+    return FileState.read(file_on_disk(path)) or MISSING
 
 
 def _inspect(path: Path, indexed: Mapping[tuple[str, FileState], AudioFile]) -> tuple[str, AudioFile]:
     """Return the path and facts about its file: from an index if the file is unchanged, or else read from the file."""
-    state = FileState.read(path) or MISSING  # before reading, so that a change during reading is detected later
+    state = _read_state(path)  # before reading, so that a change during reading is detected later
     if file := indexed.get((str(path), state)):
         return str(path), file
     try:

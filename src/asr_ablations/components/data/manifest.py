@@ -45,8 +45,8 @@ class Manifest(Paths):
         utterances = [_parse_line(path, number, line) for number, line in enumerate(lines, start=1) if line.strip()]
         if not utterances:
             raise UsageError(f"no utterances in {path}")
-        named = _add_ids(utterances, path.parent)
-        return self.add_speakers(named, lambda u: _join_parts(u.audio.with_suffix(""), path.parent))
+        named = add_ids(utterances, path.parent)
+        return self.add_speakers(named, lambda u: join_parts(u.audio.with_suffix(""), path.parent))
 
 
 def _parse_line(manifest: Path, number: int, line: str) -> Utterance:
@@ -87,7 +87,7 @@ def _build_utterance(manifest: Path, entry: Json) -> Utterance:
     return Utterance(clean(str(id_ or "")), spoken_by, audio, float(offset), seconds, text, unit=unit, channel=channel)
 
 
-def _add_ids(utterances: list[Utterance], folder: Path) -> list[Utterance]:
+def add_ids(utterances: list[Utterance], folder: Path) -> list[Utterance]:
     """Return the utterances, with new ids for those that have none.
 
     A new id is the name of the audio file, followed by the start in ms unless it is 0, and by the channel if one is
@@ -99,14 +99,14 @@ def _add_ids(utterances: list[Utterance], folder: Path) -> list[Utterance]:
     named = []
     for u in utterances:
         ambiguous = len(folders[u.audio.stem]) > 1
-        stem = _join_parts(u.audio.with_suffix(""), folder) if ambiguous else u.audio.stem
+        stem = join_parts(u.audio.with_suffix(""), folder) if ambiguous else u.audio.stem
         start = f"-{1000 * u.offset:07.0f}" if u.offset else ""
         channel = "" if u.channel == AVERAGED else f"-channel{u.channel}"
         named.append(u if u.id else replace(u, id=clean(f"{stem}{start}{channel}")))
     return named
 
 
-def _join_parts(path: Path, root: Path) -> str:
+def join_parts(path: Path, root: Path) -> str:
     """Join the parts of a path, relative to `root` if possible, with hyphens."""
     inside = path.relative_to(root) if path.is_relative_to(root) else path
     return "-".join(part for part in inside.parts if part != path.anchor)

@@ -1,0 +1,479 @@
+"""Corpora in layouts that other projects define: read as they are, and wrong ones told in one line."""
+
+import csv
+import gzip
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import soundfile
+
+from asr_ablations.commands.prepare_corpus import prepare
+from asr_ablations.comparison.folders import compare_folders
+from asr_ablations.components.data.librispeech import list_folder
+from asr_ablations.config.build import build
+from asr_ablations.data import audio
+from asr_ablations.data.utterances import Utterance
+from asr_verdicts.design import Options
+from asr_verdicts.errors import UsageError
+from tests.helpers.layouts import (
+    ROLES,
+    make_cut,
+    make_table,
+    save_to_disk,
+    write_audio_folder,
+    write_common_voice,
+    write_cuts,
+    write_parquet,
+)
+from tests.helpers.run_results import results, train
+from tests.helpers.support import component, compose, tiny_overrides
+
+SMALL = ["model.width=8", "model.layers=1", "gpus=0", "logger=csv", "max_epochs=1", "batch.size=4", "init=xavier"]
+
+
+def write_clips(root: Path, tones: Path) -> list[str]:
+    for split in ROLES.values():
+        write_common_voice(root / f"{split}.tsv", list_folder(tones / split))
+    return ["data=common_voice"]
+
+
+def write_manifests(root: Path, tones: Path) -> list[str]:
+    for split in ROLES.values():
+        write_cuts(root / f"{split}.jsonl.gz", list_folder(tones / split))
+    return ["data=lhotse"]
+
+
+HUGGINGFACE = ["data=huggingface", "data.validation=dev", "data.speaker_column=speaker_id"]
+
+
+def write_audio_folders(root: Path, tones: Path) -> list[str]:
+    for split in ROLES.values():
+        write_audio_folder(root / split, list_folder(tones / split))
+    return HUGGINGFACE
+
+
+def write_shards(root: Path, tones: Path) -> list[str]:
+    """Two files of each split in data/, as on the Hub."""
+    for split in ROLES.values():
+        utterances = list_folder(tones / split)
+        half = len(utterances) // 2
+        write_parquet(root / "data" / f"{split}-00000-of-00002.parquet", utterances[:half])
+        write_parquet(root / "data" / f"{split}-00001-of-00002.parquet", utterances[half:])
+    return HUGGINGFACE
+
+
+def write_parquet_files(root: Path, tones: Path) -> list[str]:
+    for split in ROLES.values():
+        write_parquet(root / f"{split}.parquet", list_folder(tones / split))
+    return [*HUGGINGFACE[::2], "data.train=train.parquet", "data.validation=dev.parquet", "data.test=test.parquet"]
+
+
+def write_saved(root: Path, tones: Path) -> list[str]:
+    for split in ROLES.values():
+        save_to_disk(root / split, list_folder(tones / split))
+    (root / "dataset_dict.json").write_text(json.dumps({"splits": [*ROLES.values()]}))
+    return HUGGINGFACE
+
+
+LAYOUTS: dict[str, Callable[[Path, Path], list[str]]] = {
+    "common_voice": write_clips,
+    "lhotse": write_manifests,
+    "audio folder": write_audio_folders,
+    "Parquet of the Hub": write_shards,
+    "Parquet files": write_parquet_files,
+    "save_to_disk": write_saved,
+}
+"""Each writes the tones in a layout under a root, and returns the overrides that read them."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_a_layout_is_prepared_trained_on_and_compared(
+    name: str, tiny_corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The losses are those of the same tones in LibriSpeech's layout, to the last digit."""
+    layout = [*LAYOUTS[name](tmp_path / "root", tiny_corpus), f"data.root={tmp_path / 'root'}", *SMALL]
+    prepare(compose(*layout))
+    assert "fingerprint" in capsys.readouterr().out
+    runs = [
+        train(compose(*layout, *more, f"outputs={tmp_path / 'outputs'}"))
+        for more in (["rnn=lstm"], ["rnn=gru"], ["rnn=lstm", "cache=none"])
+    ]
+    tones = train(compose(*tiny_overrides(tiny_corpus), *SMALL, "rnn=lstm", f"outputs={tmp_path / 'tones'}"))
+    assert {results(run)["losses"] for run in (runs[0], runs[2])} == {results(tones)["losses"]}
+    columns = ("set", "id", "speaker", "reference", "hypothesis", "duration")
+    assert spoken(runs[0], columns) == spoken(tones, columns)
+    comparison = compare_folders(runs[:2], Options())
+    assert {arm.name for arm in comparison.arms} == {"rnn=lstm", "rnn=gru"}
+    assert len(comparison.verdicts) == 1
+
+
+def spoken(folder: Path, columns: tuple[str, ...]) -> list[tuple[str, ...]]:
+    with (folder / "utterances.csv").open() as file:
+        return sorted(tuple(row[column] for column in columns) for row in csv.DictReader(file))
+
+
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_subsets_are_drawn_by_speaker_and_faults_are_left_out(name: str, tiny_corpus: Path, tmp_path: Path) -> None:
+    layout = [*LAYOUTS[name](tmp_path, tiny_corpus), f"data.root={tmp_path}", "data.subset={hours: 0.0006, seed: 0}"]
+    corpus = build_corpus(layout)
+    assert 0 < len(corpus.read_set("train")) < len(corpus.read("train")) == 10
+    assert len({u.speaker for u in corpus.read("train")}) == 2
+    assert [*corpus.read_set("dev")] == [*corpus.read("dev")]
+    assert not any(u.fault for u in corpus.read("train"))
+    assert corpus.read("train")[0].text.islower()
+    assert build_corpus([*layout, "data.normalise=none"]).read("train")[0].text.isupper()
+
+
+def build_corpus(overrides: list[str]) -> Any:
+    corpus = build(compose(*overrides).data)
+    corpus.prepare()
+    return corpus
+
+
+TONE = 0.3 * np.sin(np.arange(16000) / 5)
+HEADER = "client_id\tpath\tsentence\tup_votes"
+
+
+def common_voice(root: Path, *lines: str, **options: Any) -> Any:
+    (root / "clips").mkdir(exist_ok=True)
+    soundfile.write(root / "clips" / "a.mp3", TONE, 16000)
+    (root / "train.tsv").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    return component("data", "common_voice", root=str(root), **options)
+
+
+def read(corpus: Any, split: str = "train") -> list[Utterance]:
+    return [*corpus.read(split)]
+
+
+def test_common_voice_is_read_with_its_quotes_speakers_and_converted_clips(tmp_path: Path) -> None:
+    """A quote in a table is a character, also at the start of a field, and ends no line."""
+    lines = [HEADER, 'abc\ta.mp3\t"One," he said\t2', 'abd\tb.mp3\t"Two\t2', "\ta.wav\tThree\t2"]
+    corpus = common_voice(tmp_path, *lines, normalise="none")
+    for clip in ("a.wav", "b.wav"):
+        soundfile.write(tmp_path / "clips" / clip, TONE, 16000)
+    utterances = read(corpus)
+    assert [(u.id, u.speaker, u.audio.name, u.text, u.unit, u.fault) for u in utterances] == [
+        ("a", "abc", "a.mp3", '"One," he said', "", ""),
+        ("b", "abd", "b.wav", '"Two', "", ""),
+        ("a", "", "a.wav", "Three", "utterance a", ""),
+    ]
+    assert [u.duration for u in utterances[1:]] == [1.0, 1.0]
+    assert utterances[0].duration == pytest.approx(1.0, abs=0.1)  # an encoder may pad the end of an MP3
+
+
+def test_tables_of_several_languages_are_told_apart(tmp_path: Path) -> None:
+    for language in ("en", "pl"):
+        (tmp_path / language).mkdir()
+        common_voice(tmp_path / language, HEADER, f"abc\ta.mp3\t{language}\t2")
+    both = component("data", "common_voice", root=str(tmp_path), train=["en/train.tsv", "pl/train.tsv"])
+    assert both.train == ["en-train", "pl-train"]
+    assert [u.text for u in both.read_set("train")] == ["en", "pl"]
+
+
+REFUSED_TABLES: list[tuple[tuple[str, ...], str]] = [
+    (("client_id\tpath\ttext", "abc\ta.mp3\tOne"), "train.tsv:1: no column sentence: expected Common Voice's columns"),
+    (("client_id,path,sentence", "abc,a.mp3,One"), "train.tsv:1: no column client_id, path, sentence: expected"),
+    ((HEADER,), "no utterances in "),
+]
+FAULTY_LINES: list[tuple[str, str]] = [
+    ("abc\ta.mp3\tOne", "wrong number of columns: expected 4, found 3"),
+    ("abc\tb.mp3\tOne\t2", "missing file: "),
+    ("abc\t\tOne\t2", "unreadable audio: "),
+]
+
+
+@pytest.mark.parametrize(("lines", "message"), REFUSED_TABLES)
+def test_a_wrong_table_of_common_voice_is_one_line(tmp_path: Path, lines: tuple[str, ...], message: str) -> None:
+    with pytest.raises(UsageError) as error:
+        read(common_voice(tmp_path, *lines))
+    assert message in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(("line", "fault"), FAULTY_LINES)
+def test_a_wrong_line_of_common_voice_is_a_fault(tmp_path: Path, line: str, fault: str) -> None:
+    sound, bad = read(common_voice(tmp_path, HEADER, "abc\ta.mp3\tOne\t2", line))
+    assert sound.fault == ""
+    assert bad.fault.startswith(fault)
+    assert "\n" not in bad.fault
+
+
+def test_a_missing_table_names_the_command(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"train\.tsv is missing: expected a table of Common Voice.*data=common_voice"):
+        component("data", "common_voice", root=str(tmp_path)).prepare()
+
+
+def lhotse(root: Path, *cuts: dict[str, Any] | str, **options: Any) -> Any:
+    lines = "".join(f"{cut if isinstance(cut, str) else json.dumps(cut)}\n" for cut in cuts)
+    (root / "train.jsonl.gz").write_bytes(gzip.compress(lines.encode()))
+    return component("data", "lhotse", root=str(root), **options)
+
+
+def a_cut(root: Path, changes: dict[str, Any] | None = None) -> dict[str, Any]:
+    """A cut of a stereo recording of three seconds under `root`, with a relative path. changes: by dotted key"""
+    if not (root / "calls" / "call.wav").exists():
+        (root / "calls").mkdir()
+        both = np.stack([np.tile(TONE, 3), -0.5 * np.tile(TONE, 3)], axis=1)
+        soundfile.write(root / "calls" / "call.wav", both, 16000)
+    cut = make_cut(Utterance("call-1", "anna", root / "calls" / "call.wav", 0.0, 3.0, "one"))
+    cut["recording"]["sources"][0]["source"] = "calls/call.wav"
+    for key, value in (changes or {}).items():
+        *path, last = key.split(".")
+        place: Any = cut
+        for name in path:
+            place = place[int(name) if isinstance(place, list) else name]
+        place[last] = value
+    return cut
+
+
+def test_a_cut_is_a_part_of_a_channel_of_a_recording(tmp_path: Path) -> None:
+    """Samples of the file itself: seconds 0.5 to 1.75 of the second channel."""
+    part = {"start": 0.5, "duration": 1.25, "channel": 1}
+    corpus = lhotse(tmp_path, a_cut(tmp_path, part), a_cut(tmp_path, {"id": "call-2", "start": 2.0, "duration": 1.0}))
+    first, second = read(corpus)
+    assert (first.id, first.speaker, first.text, first.fault) == ("call-1", "anna", "one", "")
+    assert (second.offset, second.duration, second.channel, second.fault) == (2.0, 1.0, 0, "")
+    samples, _ = soundfile.read(tmp_path / "calls" / "call.wav", dtype="int16")
+    heard = audio.read(first.audio, first.offset, first.duration, first.channel)
+    np.testing.assert_array_equal(heard, samples[8000:28000, 1])
+
+
+def test_a_recording_may_have_a_file_for_each_channel(tmp_path: Path) -> None:
+    cut = a_cut(tmp_path, {"channel": 4})
+    soundfile.write(tmp_path / "calls" / "far.wav", np.tile(TONE, 3), 16000)
+    cut["recording"]["sources"] = [
+        {"type": "file", "channels": [0, 1], "source": "calls/call.wav"},
+        {"type": "file", "channels": [4], "source": "calls/far.wav"},
+    ]
+    cut["recording"]["transforms"] = [{"name": "Resample", "kwargs": {"target_sampling_rate": 8000}}]
+    (utterance,) = read(lhotse(tmp_path, cut))
+    assert (utterance.audio, utterance.channel, utterance.fault) == (tmp_path / "calls" / "far.wav", -1, "")
+
+
+def test_without_speakers_a_recordings_cuts_are_one_unit(tmp_path: Path) -> None:
+    silent = {"supervisions.0.speaker": None, "duration": 1.0}
+    cuts = [a_cut(tmp_path, {**silent, "id": f"call-{start}", "start": float(start)}) for start in (0, 1)]
+    assert [(u.speaker, u.unit) for u in read(lhotse(tmp_path, *cuts))] == [("", "file calls-call")] * 2
+    named = lhotse(tmp_path, *cuts, speaker_of="^(.*)-")
+    assert {u.speaker for u in read(named)} == {"call"}
+    assert named.train == ["train"], "both extensions are no part of the name"
+
+
+FAULTY_CUTS: list[tuple[dict[str, Any], str]] = [
+    ({"type": "MixedCut"}, "wrong type of cut: expected MonoCut, found MixedCut"),
+    ({"recording": None}, "no recording: the cut has only features"),
+    ({"supervisions": []}, "wrong number of supervisions: expected 1 (trim_to_supervisions), found 0"),
+    ({"supervisions": [{}, {}]}, "wrong number of supervisions: expected 1 (trim_to_supervisions), found 2"),
+    ({"recording.sources.0.type": "command"}, "wrong source: expected a file, found command"),
+    ({"recording.sources.0.source": "calls/no.wav"}, "missing file: "),
+    ({"recording.transforms": [{"name": "Speed", "kwargs": {"factor": 0.9}}]}, "transformed recording: Speed"),
+    ({"supervisions.0.text": None}, "no text: expected a string, found None"),
+    ({"start": -1.0}, "wrong times: expected start and duration in seconds, found -1.0 and 3.0"),
+    ({"start": 2.0}, "beyond the end: "),
+    ({"channel": 7}, "wrong channel: the recording has no channel 7"),
+    ({"recording": {"id": "call"}}, "not a cut of lhotse: KeyError: 'sources'"),
+    ({"supervisions.0.text": "a\0"}, "wrong characters: contains NUL"),
+]
+
+
+@pytest.mark.parametrize(("changes", "fault"), FAULTY_CUTS)
+def test_a_cut_that_cannot_be_used_is_a_fault(tmp_path: Path, changes: dict[str, Any], fault: str) -> None:
+    sound, bad = read(lhotse(tmp_path, a_cut(tmp_path, {"id": "good"}), a_cut(tmp_path, changes)))
+    assert sound.fault == ""
+    assert bad.fault.startswith(fault)
+    assert "\n" not in bad.fault
+
+
+def test_lines_that_are_no_cuts_are_faults(tmp_path: Path) -> None:
+    manifest = {"audio_filepath": "calls/call.wav", "text": "one"}
+    bad = read(lhotse(tmp_path, "{cut", "[1]", manifest))
+    assert [u.fault.partition(":")[0] for u in bad] == ["not JSON", "wrong type of cut", "wrong type of cut"]
+    assert [u.id for u in bad] == [f"train.jsonl.gz:{number}" for number in (1, 2, 3)]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"no gzip", "cannot read .*train.jsonl.gz: Not a gzipped file"),
+        (gzip.compress(b"{}" * 900)[:20], "cannot read .*train.jsonl.gz: Compressed file ended"),
+        (gzip.compress(b""), "no utterances in .*train.jsonl.gz"),
+        (gzip.compress(b"\xff\xfa"), "train.jsonl.gz:1: byte 1 is not UTF-8"),
+    ],
+)
+def test_a_manifest_of_cuts_that_cannot_be_read_is_one_line(tmp_path: Path, content: bytes, message: str) -> None:
+    corpus = lhotse(tmp_path)
+    (tmp_path / "train.jsonl.gz").write_bytes(content)
+    with pytest.raises(UsageError, match=message) as error:
+        read(corpus)
+    assert "\n" not in str(error.value)
+
+
+def huggingface(root: Path, **options: Any) -> Any:
+    return component("data", "huggingface", root=str(root), **options)
+
+
+def tones(tiny_corpus: Path) -> list[Utterance]:
+    corpus = component("data", "librispeech", root=str(tiny_corpus), train=["train"], validation=["dev"], test=["test"])
+    return [*corpus.read("train")]
+
+
+@pytest.mark.parametrize("write", [write_shards, write_parquet_files, write_saved])
+def test_audio_in_a_table_is_the_audio_of_its_file(
+    write: Callable[[Path, Path], list[str]], tiny_corpus: Path, tmp_path: Path
+) -> None:
+    """In any order, and with the same hash of its content; only the paths differ."""
+    write(tmp_path, tiny_corpus)
+    corpus = huggingface(tmp_path, speaker_column="speaker_id")
+    if write is write_parquet_files:
+        corpus = huggingface(tmp_path, speaker_column="speaker_id", train=["train.parquet"], test=["test.parquet"])
+    embedded, files = read(corpus), tones(tiny_corpus)
+    assert [replace(u, audio=file.audio) for u, file in zip(embedded, files, strict=True)] == files
+    for place in np.random.default_rng(0).permutation(len(files)):
+        u, file = embedded[place], files[place]
+        part = [audio.read(x.audio, 0.1, 0.3) for x in (u, file)]
+        np.testing.assert_array_equal(*part)
+        assert audio.header(u.audio) == audio.header(file.audio)
+
+
+def test_a_table_is_read_again_when_it_has_changed(
+    tiny_corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = list_folder(tiny_corpus / "train")
+    write_parquet(tmp_path / "train.parquet", files)
+    first = read(huggingface(tmp_path))
+    with monkeypatch.context() as patch:
+        patch.setattr(audio, "header", None)
+        patch.setattr("asr_ablations.components.data.huggingface.read_columns", None)
+        assert read(huggingface(tmp_path)) == first, "from the index"
+    write_parquet(tmp_path / "train.parquet", [replace(files[0], audio=files[1].audio), *files[1:]])
+    again = read(huggingface(tmp_path))
+    assert again[0].content == again[1].content == first[1].content
+    assert again[2:] == first[2:]
+
+
+def test_tables_without_speakers_say_so_and_ids_may_hold_them(tiny_corpus: Path, tmp_path: Path) -> None:
+    write_parquet(tmp_path / "train.parquet", list_folder(tiny_corpus / "train"))
+    unknown = read(huggingface(tmp_path))
+    assert {u.speaker for u in unknown} == {""}
+    assert unknown[0].unit == f"utterance {unknown[0].id}"
+    assert {u.speaker for u in read(huggingface(tmp_path, speaker_of="^([^-]+)-"))} == {"10", "11"}
+
+
+def test_metadata_in_json_lines_names_files_in_folders(tmp_path: Path) -> None:
+    """Files with the same name are told apart by their folders."""
+    rows = [{"file_name": f"{speaker}/1.wav", "sentence": "One", "who": speaker} for speaker in ("a", "b")]
+    for row in rows:
+        (tmp_path / "train" / row["who"]).mkdir(parents=True)
+        soundfile.write(tmp_path / "train" / row["file_name"], TONE, 16000)
+    (tmp_path / "train" / "metadata.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    corpus = huggingface(tmp_path, text_column="sentence", speaker_column="who")
+    assert [(u.id, u.speaker, u.text, u.fault) for u in read(corpus)] == [
+        ("a-1", "a", "one", ""),
+        ("b-1", "b", "one", ""),
+    ]
+
+
+def lose_a_shard(root: Path, files: list[Utterance]) -> None:
+    write_parquet(root / "data" / "train-00000-of-00002.parquet", files)
+
+
+def write_numbers(root: Path, files: list[Utterance]) -> None:
+    from pyarrow import Table, parquet
+
+    parquet.write_table(Table.from_pydict({"audio": [1.0], "text": ["one"]}), root / "train.parquet")
+
+
+def truncate_arrow(root: Path, files: list[Utterance]) -> None:
+    save_to_disk(root / "train", files)
+    (table,) = (root / "train").glob("*.arrow")
+    table.write_bytes(table.read_bytes()[:3000])
+
+
+def select_rows(root: Path, files: list[Utterance]) -> None:
+    save_to_disk(root / "train", files)
+    state = json.loads((root / "train" / "state.json").read_text())
+    state["_indices_data_files"] = [{"filename": "indices.arrow"}]
+    (root / "train" / "state.json").write_text(json.dumps(state))
+
+
+def write_metadata(name: str, text: str) -> Callable[[Path, list[Utterance]], None]:
+    def write(root: Path, files: list[Utterance]) -> None:
+        (root / "train").mkdir()
+        (root / "train" / name).write_text(text)
+
+    return write
+
+
+BAD_FOLDERS: list[tuple[Callable[[Path, list[Utterance]], None], dict[str, Any], str]] = [
+    (lambda root, files: None, {}, "train is missing: expected a folder of save_to_disk or .*src/prepare.py data=hugg"),
+    (lose_a_shard, {}, "data: 1 of 2 Parquet files of train: expected all"),
+    (lambda root, files: write_parquet(root / "train.parquet", files), {"text_column": "sentence"},
+     "train.parquet: no column sentence: expected one of audio, speaker_id, text"),
+    (lambda root, files: write_parquet(root / "train.parquet", files), {"speaker_column": "client_id"},
+     "train.parquet: no column client_id: expected one of audio, speaker_id, text"),
+    (write_numbers, {}, "train.parquet: column audio is double: expected structs of bytes and path"),
+    (lambda root, files: (root / "train.parquet").write_bytes(b"PAR1"), {}, "cannot read .*train.parquet: "),
+    (truncate_arrow, {}, "cannot read .*data-00000-of-00001.arrow: "),
+    (select_rows, {}, "state.json: expected all rows, but indices select some"),
+    (write_metadata("state.json", "[]"), {}, "state.json: expected what save_to_disk writes: TypeError"),
+    (write_metadata("metadata.csv", "file_name,sentence\na.wav,One\n"), {}, "metadata.csv: no column text: exp"),
+    (write_metadata("metadata.csv", ""), {}, "no utterances in .*train"),
+    (write_metadata("metadata.csv", "file,text\na.wav,One,1\n"), {}, "metadata.csv: no column file_name: expected one"),
+    (write_metadata("metadata.jsonl", "[1]\n"), {}, "metadata.jsonl: expected a table with a header, or JSON "),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("make", "options", "message"), BAD_FOLDERS)
+def test_a_folder_of_datasets_that_cannot_be_read_is_one_line(
+    make: Callable[[Path, list[Utterance]], None],
+    options: dict[str, Any],
+    message: str,
+    tiny_corpus: Path,
+    tmp_path: Path,
+) -> None:
+    make(tmp_path, list_folder(tiny_corpus / "train"))
+    corpus = huggingface(tmp_path, validation="train", test="train", **options)
+    with pytest.raises(UsageError, match=message) as error:
+        read(corpus)
+    assert "\n" not in str(error.value)
+
+
+def test_rows_that_cannot_be_used_are_faults(tiny_corpus: Path, tmp_path: Path) -> None:
+    from pyarrow import Table, parquet
+
+    table = make_table(list_folder(tiny_corpus / "train")[:5])
+    rows = table.to_pylist()
+    rows[1]["audio"]["bytes"] = rows[2]["text"] = rows[4]["audio"] = None
+    rows[3]["audio"]["bytes"] = b"no audio"
+    parquet.write_table(Table.from_pylist(rows, schema=table.schema), tmp_path / "train.parquet")
+    utterances = read(huggingface(tmp_path))
+    assert [u.fault.partition(":")[0] for u in utterances] == [
+        "",
+        "no audio",
+        "no text",
+        "unreadable audio",
+        "no audio",
+    ]
+    assert not any("\n" in u.fault for u in utterances)
+
+
+def test_without_pyarrow_tables_name_the_extra(
+    tiny_corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_parquet(tmp_path / "train.parquet", list_folder(tiny_corpus / "train"))
+    monkeypatch.setattr("asr_ablations.tools.errors.find_spec", lambda name: None)
+    with pytest.raises(UsageError, match="needs pyarrow; make install EXTRAS=parquet") as error:
+        read(huggingface(tmp_path))
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(("key", "value"), [("text_column", None), ("audio_column", 3), ("speaker_column", "")])
+def test_wrong_columns_are_named_by_their_key(key: str, value: Any, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=f"^data.{key}=.*: expected the name of a column"):
+        huggingface(tmp_path, **{key: value})
