@@ -24,7 +24,6 @@ from asr_ablations.runs.identity import content, identity
 from asr_ablations.tools import content_keys
 from asr_ablations.tools.content_keys import hash_object, hash_source
 from asr_ablations.training.trained_model import Trained, load_run
-from asr_verdicts.config import NEWER, leaves
 from asr_verdicts.errors import UsageError
 from tests.helpers.every_key import Knob, chosen, file_keys
 from tests.helpers.layouts import write_layouts
@@ -140,24 +139,6 @@ def test_a_language_model_is_its_files_and_not_the_record_of_their_making(places
 def test_equal_values_are_the_same_run(one: str, other: str) -> None:
     assert identity(compose(one)) == identity(compose(other))
     assert identity(compose(one)) != identity(compose(one, "seed=1"))
-
-
-@pytest.mark.parametrize("name", group_options("optimizer"))
-def test_keys_of_parameter_groups_count_only_where_they_are_set(name: str) -> None:
-    """Runs from before these keys have the same ids, and are compared with later ones."""
-    later, earlier = compose(f"optimizer={name}"), compose(f"optimizer={name}")
-    OmegaConf.set_struct(earlier, False)
-    for key, unset in NEWER["optimizer"].items():
-        assert earlier.optimizer.pop(key) == unset
-    assert identity(earlier) == identity(later)
-    assert leaves(as_plain(earlier)) == leaves(as_plain(later))
-    changed = [f"optimizer={name}", "optimizer.rates={output:0.5}"], [f"optimizer={name}", "optimizer.weight_decay=0.1"]
-    ids = [identity(compose(*words)) for words in (*changed, [*changed[1], "optimizer.decay_norms_and_biases=false"])]
-    assert len({identity(later), *ids}) == 4
-
-
-def as_plain(cfg: Any) -> Any:
-    return OmegaConf.to_container(cfg, resolve=True)
 
 
 @pytest.fixture

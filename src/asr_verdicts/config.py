@@ -16,9 +16,6 @@ WHEREABOUTS = ("root", "download")  # keys under `data` that only locate a corpu
 
 SHA256 = "_sha256"  # suffix of keys for file hashes: `folder_sha256` is the hash of `folder`
 
-NEWER = {"optimizer": {"rates": None, "decay_norms_and_biases": True}}
-"""For each group, keys that runs of earlier versions lack, with the values that change nothing for those runs."""
-
 ROLES = ("train", "validation", "test")  # keys under `data` whose value is a split name or a list of split names
 
 
@@ -26,7 +23,7 @@ def by_content(node: Config) -> Config:
     """Normalise a resolved config, or a part of one, to make equivalent configs equal.
 
     A path with a hash next to it is removed, because the hash identifies the file or folder. A list of one split
-    becomes the split's name. A key in NEWER is removed if it has the value given there.
+    becomes the split's name.
     """
     located = {key for key, value in node.items() if value is not None and node.get(f"{key}{SHA256}") is not None}
     return {key: _by_content(key, value) for key, value in node.items() if key not in located}
@@ -38,8 +35,7 @@ def _by_content(key: str, value: Any) -> Any:
         if key == "data":
             several = {role: inner[role] for role in ROLES if isinstance(inner.get(role), list)}
             inner |= {role: names[0] for role, names in several.items() if len(names) == 1}
-        newer = NEWER.get(key, {})
-        return {name: entry for name, entry in inner.items() if name not in newer or entry != newer[name]}
+        return inner
     return [_by_content("", entry) for entry in value] if isinstance(value, list) else value
 
 

@@ -207,7 +207,7 @@ def _called(node: DictConfig, function: Callable[..., Any], *positional: object,
 
 
 def optimizer_factory(node: DictConfig, scaled: bool) -> OptimizerFactory:
-    """Return the function that builds a run's optimizer. Configs of earlier versions lack the two keys of groups."""
+    """Return the function that builds a run's optimizer. A user's own option may lack the keys of groups."""
     options = read_content(node)
     rates, decays = options.get("rates"), options.get("decay_norms_and_biases", True)
     if not decays and not options.get("weight_decay"):
