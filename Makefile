@@ -63,7 +63,7 @@ lock: install  ## write constraints.txt anew from pyproject.toml (exact versions
 	cp constraints.txt .constraints && .venv/bin/uv pip compile --quiet --universal --no-python-downloads \
 		--python-version 3.10 --extra dev --extra benchmarks --no-annotate --no-header $(ARGS) \
 		--no-emit-package asr-verdicts --output-file .constraints pyproject.toml && \
-	sed -E "s/ ; python_full_version < '3\.13'$$//; s/ and python_full_version < '3\.13'//; s/python_full_version < '3\.13' and //" .constraints; } >.lock \
+	sed -E "s/ ; python_full_version < '3\.14'$$//; s/ and python_full_version < '3\.14'//; s/python_full_version < '3\.14' and //" .constraints; } >.lock \
 		&& mv .lock constraints.txt; status=$$?; rm -f .constraints .lock; exit $$status
 
 # KenLM's own programs are not in its wheel. BOOST=<prefix> where Boost is not installed for the whole machine.

@@ -9,15 +9,17 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeAlias
-
-import kenlm
+from typing import TYPE_CHECKING, TypeAlias
 
 from asr_ablations.data.alphabet import Alphabet
 from asr_ablations.language_models.ngram import lower_case, read_unigrams
+from asr_ablations.tools.errors import require
 from asr_verdicts.errors import UsageError
 from asr_verdicts.files import write
 from asr_verdicts.text import clean, decode, lower
+
+if TYPE_CHECKING:
+    import kenlm
 
 WORDS = "words.txt"  # the word list that src/lm.py writes next to a model
 
@@ -69,7 +71,7 @@ ENOUGH = 0.9  # minimum share of words that the alphabet can spell; other words 
 class WordModel:
     """An n-gram model with its file and its sorted words (characters, in a character model)."""
 
-    ngrams: kenlm.Model
+    ngrams: "kenlm.Model"
     words: list[str]
     file: Path
 
@@ -117,6 +119,9 @@ def load(path: str | None) -> WordModel:
 @functools.lru_cache(maxsize=8)
 def _read(file: Path, changed: int) -> WordModel:
     """Read a model file once for all decoders, and again if `changed` (its modification time) differs."""
+    require("decode", "a language model", "kenlm")
+    import kenlm
+
     with file.open("rb") as opened:
         is_binary = opened.read(len(MAGIC)) == MAGIC
     vocabulary = read_binary_words(file) if is_binary else read_unigrams(file)
@@ -156,7 +161,7 @@ Fit: TypeAlias = dict[str, float]
 """Measures of a model's fit to sentences, by name. oov_rate is the share of words that the model does not know."""
 
 
-def fit(ngrams: kenlm.Model, sentences: Iterable[Sequence[str]], unit: str) -> Fit:
+def fit(ngrams: "kenlm.Model", sentences: Iterable[Sequence[str]], unit: str) -> Fit:
     """Measure how well a model fits sentences. The perplexity is over words and sentence ends, as in KenLM's `query`,
     with and without unknown words. The entropy is in bits per word.
     """
