@@ -96,7 +96,9 @@ def import_weights(cfg: DictConfig) -> Path:
     values = {key.removeprefix("model."): value for key, value in settings.items()}
     masks = {"frequency_masks": 0, "frequency_width": 0, "time_masks": 0, "time_width": 0, "time_share": 0.0}
     with torch.device("meta"):
-        built = Wav2Vec2(1, 2, rnn=nn.LSTM, norm=nn.LayerNorm, dropout=0.0, layer_drop=0.0, masks=masks, **values)
+        built = Wav2Vec2(
+            1, 2, rnn=nn.LSTM, norm=lambda frame: nn.Identity(), dropout=0.0, layer_drop=0.0, masks=masks, **values
+        )
     expected = {key: torch.zeros(()).expand(value.shape) for key, value in built.encoder.state_dict().items()}
     if problems := compare_tensors(expected, state):
         raise UsageError(harmless_line(f"{path}: not an encoder that model={model} can load: {problems}"))
@@ -127,7 +129,7 @@ def read_weights(path: Path) -> tuple[State, object]:
     state: State = {}
     described: list[object] = []
     for file in files:
-        content = read_safetensors(file) if file.suffix == ".safetensors" else read_pickle(file)
+        content: dict[Any, Any] = read_safetensors(file) if file.suffix == ".safetensors" else read_pickle(file)
         inner = next((content[key] for key in ("model", "state_dict") if isinstance(content.get(key), dict)), content)
         state |= {
             key: value for key, value in inner.items() if isinstance(key, str) and isinstance(value, torch.Tensor)
