@@ -34,6 +34,7 @@ def file_on_disk(path: Path | str) -> str:
     return (place_in_table(path) or [str(path)])[0]
 
 
+UNREAD: Any = None, range(0), None
 _recent = threading.local()  # the rows that a thread read last, because many are stored together and read in order
 
 
@@ -41,7 +42,7 @@ def read_audio(place: tuple[str, str, int]) -> bytes | None:
     """Return the bytes of an audio file in a table, or None if its row has none. Raises UsageError."""
     table, column, row = place
     wanted = table, column, FileState.read(table)
-    key, rows, values = getattr(_recent, "read", (None, range(0), None))
+    key, rows, values = getattr(_recent, "read", UNREAD)
     if key != wanted or row not in rows:
         with _open(table) as file:
             rows, values = _load_rows(file, column, row)
