@@ -62,7 +62,7 @@ def is_limit(error: BaseException) -> bool:
     return isinstance(error, RuntimeError) and any(words in str(error).lower() for words in LIMITS)
 
 
-BROUGHT_BY = {"pyctcdecode": "decode", "kenlm": "decode"}  # the extra that installs each package that is imported without `require`
+BROUGHT_BY = {"pyctcdecode": "decode", "kenlm": "decode"}  # extras of packages that are imported without `require`
 
 
 def require(extra: str, purpose: str, *packages: str) -> None:
