@@ -211,7 +211,7 @@ def test_a_missing_table_names_the_command(tmp_path: Path) -> None:
 
 def lhotse(root: Path, *cuts: dict[str, Any] | str, **options: Any) -> Any:
     lines = "".join(f"{cut if isinstance(cut, str) else json.dumps(cut)}\n" for cut in cuts)
-    (root / "train.jsonl.gz").write_bytes(gzip.compress(lines.encode()))
+    (root / "train.jsonl.gz").write_bytes(gzip.compress(lines.encode(), mtime=0))
     return component("data", "lhotse", root=str(root), **options)
 
 
@@ -301,9 +301,9 @@ def test_lines_that_are_no_cuts_are_faults(tmp_path: Path) -> None:
     ("content", "message"),
     [
         (b"no gzip", "cannot read .*train.jsonl.gz: Not a gzipped file"),
-        (gzip.compress(b"{}" * 900)[:20], "cannot read .*train.jsonl.gz: Compressed file ended"),
-        (gzip.compress(b""), "no utterances in .*train.jsonl.gz"),
-        (gzip.compress(b"\xff\xfa"), "train.jsonl.gz:1: byte 1 is not UTF-8"),
+        (gzip.compress(b"{}" * 900, mtime=0)[:20], "cannot read .*train.jsonl.gz: Compressed file ended"),
+        (gzip.compress(b"", mtime=0), "no utterances in .*train.jsonl.gz"),
+        (gzip.compress(b"\xff\xfa", mtime=0), "train.jsonl.gz:1: byte 1 is not UTF-8"),
     ],
 )
 def test_a_manifest_of_cuts_that_cannot_be_read_is_one_line(tmp_path: Path, content: bytes, message: str) -> None:
