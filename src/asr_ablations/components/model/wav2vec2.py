@@ -25,6 +25,20 @@ class Masks(SpecAugment):
     key = "model.masks"
 
 
+class ChannelNorm(nn.GroupNorm):
+    """Group norm with one channel per group over x (B, C, T). With lengths (B,), statistics are of valid frames."""
+
+    def forward(self, x: torch.Tensor, lengths: torch.Tensor | None = None) -> torch.Tensor:
+        if lengths is None:  # in torchaudio's own forward pass
+            return super().forward(x)
+        valid = valid_frames(lengths, x.shape[2], x.device)[:, None]
+        count = lengths.to(x.device, non_blocking=True).clamp(min=1)[:, None, None]
+        mean = (x.float() * valid).sum(dim=2, keepdim=True) / count
+        centred = (x.float() - mean) * valid
+        scale = (centred.square().sum(dim=2, keepdim=True) / count + self.eps).rsqrt()
+        return (centred * scale * self.weight[:, None] + self.bias[:, None]).to(x.dtype)
+
+
 class Wav2Vec2(nn.Module):
     """Maps normalised samples (B, S, 1) and lengths (B,) to logits (B, T', V) and lengths (B,) in output frames.
 
@@ -115,6 +129,8 @@ class Wav2Vec2(nn.Module):
             for name, child in list(module.named_children()):
                 if isinstance(child, nn.Dropout):  # our Dropout generates masks faster on a CPU
                     setattr(module, name, Dropout(dropout))
+                elif isinstance(child, nn.GroupNorm):
+                    setattr(module, name, ChannelNorm(child.num_groups, child.num_channels))
         self.layer_drop = layer_drop
         self.layers = nn.ModuleList(nn.Identity() for _ in range(layers))
         """Each layer's output (B, T', D) as the output of a module, which auxiliary losses can name."""
@@ -149,8 +165,8 @@ class Wav2Vec2(nn.Module):
         """Map samples (B, 1, S) and lengths (B,) to frames (B, T', C) and lengths (B,) in frames."""
         for layer in self.encoder.feature_extractor.conv_layers:
             x, lengths = layer.conv(x), _convolved_lengths(layer, lengths)
-            if isinstance(layer.layer_norm, nn.GroupNorm):
-                x = normalise_channels(x, lengths, layer.layer_norm)
+            if isinstance(layer.layer_norm, ChannelNorm):
+                x = layer.layer_norm(x, lengths)
             elif layer.layer_norm is not None:
                 x = layer.layer_norm(x)
             x = gelu(x)
@@ -187,16 +203,6 @@ class Wav2Vec2(nn.Module):
                 x, _ = layer(x, **given)
             x = output(x)
         return x if transformer.layer_norm_first else transformer.layer_norm(x)
-
-
-def normalise_channels(x: torch.Tensor, lengths: torch.Tensor, norm: nn.GroupNorm) -> torch.Tensor:
-    """Apply a group norm with one channel per group to x (B, C, T), with statistics over valid frames only."""
-    valid = valid_frames(lengths, x.shape[2], x.device)[:, None]
-    count = lengths.to(x.device, non_blocking=True).clamp(min=1)[:, None, None]
-    mean = (x.float() * valid).sum(dim=2, keepdim=True) / count
-    centred = (x.float() - mean) * valid
-    scale = (centred.square().sum(dim=2, keepdim=True) / count + norm.eps).rsqrt()
-    return (centred * scale * norm.weight[:, None] + norm.bias[:, None]).to(x.dtype)
 
 
 def _convolved_lengths(layer: Any, lengths: torch.Tensor) -> torch.Tensor:
