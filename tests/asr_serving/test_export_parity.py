@@ -27,6 +27,7 @@ OTHERS = (
     ["rnn=gru", "model=itu", "model.directions=sum"],
     ["model=ds2"],
     ["model=conformer"],
+    ["model=conformer", "model.positions=none"],
     ["model=wav2vec2"],
     ["model=hubert"],
     ["model=wavlm"],

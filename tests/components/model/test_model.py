@@ -454,6 +454,7 @@ def test_masks_depend_on_the_seed_and_not_on_what_was_drawn_for_the_weights(over
         ("model.heads=0", "model.heads=0: expected a whole number"),
         ("model.kernel=4", "model.kernel=4: expected an odd number of frames"),
         ("model.feed_forward=0", "model.feed_forward=0: expected a whole number"),
+        ("model.positions=absolute", "model.positions=absolute: expected none, relative"),
     ],
 )
 def test_a_wrong_size_of_a_conformer_is_the_users_mistake(override: str, message: str) -> None:
@@ -463,7 +464,7 @@ def test_a_wrong_size_of_a_conformer_is_the_users_mistake(override: str, message
 
 def test_without_padding_a_conformer_layer_is_torchaudios() -> None:
     """In training with norm=batch, which normalises as torch's own where no frame is padding."""
-    network = model("model=conformer", "norm=batch", "dropout=0", *SMALL).train()
+    network = model("model=conformer", "model.positions=none", "norm=batch", "dropout=0", *SMALL).train()
     layer = network.layers[0]
     theirs = ConformerLayer(8, 576, 4, 31).train()
     weights = {key: value for key, value in layer.parts.state_dict().items() if "sequential.3." not in key}

@@ -8,6 +8,7 @@ from torch.nn.functional import cross_entropy, pad
 from torch.nn.utils.rnn import pad_sequence
 
 from asr_ablations.components.auxiliary.head import Head, mean_per_label, padded_labels
+from asr_ablations.components.model.attention import encode
 from asr_ablations.components.model.convolution import MOST_LAYERS
 from asr_ablations.data.batch import Batch
 from asr_ablations.tools.checks import number, whole
@@ -76,7 +77,7 @@ class AttentionDecoder(Head):
         """Return logits (B, L + 1, V) for `written` (B, L + 1), where each label is predicted from all earlier ones."""
         device = activations.device
         x = self.embed(pad(written[:, :-1], (1, 0)))
-        x = x + _sinusoids(x.shape[1], self.size, device).to(x.dtype)
+        x = x + encode(torch.arange(x.shape[1], device=device), self.size).to(x.dtype)
         future = torch.ones(x.shape[1], x.shape[1], dtype=torch.bool, device=device).triu(1)
         padding = ~valid_frames(lengths.clamp(min=1), activations.shape[1], device)  # zero frames would give 0 / 0
         activations = self.norm(activations)
@@ -90,11 +91,3 @@ def _sum_nats(logits: torch.Tensor, written: torch.Tensor, sizes: torch.Tensor, 
     """Sum the cross-entropy in nats over the first sizes + 1 labels of each row of `written` (B, L + 1)."""
     nats = cross_entropy(logits.float().transpose(1, 2), written, reduction="none", label_smoothing=smoothing)
     return nats.masked_fill(~valid_frames(sizes + 1, nats.shape[1], nats.device), 0.0).sum(dim=1)
-
-
-def _sinusoids(positions: int, size: int, device: torch.device) -> torch.Tensor:
-    """Return positional encodings (positions, size), with sines in even and cosines in odd columns."""
-    place = torch.arange(size, device=device)
-    rates = 10_000.0 ** (-(place // 2 * 2) / size)
-    angles = torch.arange(positions, device=device)[:, None] * rates
-    return torch.where(place % 2 == 0, angles.sin(), angles.cos())

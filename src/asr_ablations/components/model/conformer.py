@@ -8,6 +8,7 @@ import torch
 from torch import nn
 from torchaudio.models.conformer import ConformerLayer
 
+from asr_ablations.components.model.attention import RelativeAttention, check_heads
 from asr_ablations.components.model.convolution import MOST_LAYERS, MOST_WIDTH, InputLayer, InputLayerFactory
 from asr_ablations.components.model.dropout import Dropout
 from asr_ablations.tools.checks import whole
@@ -17,19 +18,38 @@ from asr_verdicts.errors import choices
 
 MOST_IN_A_KERNEL = 10_001
 """Maximum kernel size in output frames, about 400 seconds at 40 ms per frame."""
+POSITIONS = ("none", "relative")
 
 
 class Layer(nn.Module):
     """A Conformer layer: half-step feed-forward, self-attention, convolution, and a second half-step feed-forward.
 
     The layer maps x (B, T, D) and lengths (B,) to (B, T, D). Its submodules are those of torchaudio's ConformerLayer,
-    with `norm` instead of batch norm. ConformerLayer.forward is not called, because it would include padding frames in
-    the convolution and in the statistics of `norm`.
+    with `norm` instead of batch norm, and RelativeAttention if `positions` is relative. ConformerLayer.forward is not
+    called, because it would include padding frames in the convolution and in the statistics of `norm`.
     """
 
-    def __init__(self, width: int, feed_forward: int, heads: int, kernel: int, *, norm: NormFactory, dropout: float):
+    def __init__(
+        self,
+        width: int,
+        *,
+        feed_forward: int,
+        heads: int,
+        kernel: int,
+        positions: str,
+        norm: NormFactory,
+        dropout: float,
+    ) -> None:
         super().__init__()
+        whole("model.feed_forward", feed_forward, 1, MOST_WIDTH)
+        check_heads(heads, width)
+        if not whole("model.kernel", kernel, 1, MOST_IN_A_KERNEL) % 2:
+            raise choices("model.kernel", kernel, "an odd number of frames")
+        if positions not in POSITIONS:
+            raise choices("model.positions", positions, POSITIONS)
         self.parts = ConformerLayer(width, feed_forward, heads, kernel, dropout)
+        if positions == "relative":
+            self.parts.self_attn = RelativeAttention(width, heads, dropout)
         self.parts.conv_module.sequential[3] = norm([width])
         for module in list(self.modules()):
             for name, child in list(module.named_children()):
@@ -44,8 +64,10 @@ class Layer(nn.Module):
         return parts.final_layer_norm(x + 0.5 * parts.ffn2(x))
 
     def _attend(self, x: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
-        padding = ~valid_frames(lengths.clamp(min=1), x.shape[1], x.device)  # attention over no frames would be 0 / 0
         frames, attention = x.shape[1], self.parts.self_attn
+        if isinstance(attention, RelativeAttention):
+            return attention(x, lengths)
+        padding = ~valid_frames(lengths.clamp(min=1), frames, x.device)  # attention over no frames would be 0 / 0
         x = x.transpose(0, 1)  # (T, B, D)
         if not torch.compiler.is_exporting():
             return attention(x, x, x, key_padding_mask=padding, need_weights=False)[0].transpose(0, 1)
@@ -70,9 +92,11 @@ class Conformer(nn.Module):
     - convolution, convolutions: the same as in DeepSpeech2; a linear layer projects their output to `width` units
     - heads, feed_forward, kernel: numbers of attention heads, feed-forward units and kernel frames in each layer
     - norm: builds the normalisation of all convolutions; every other part of the model uses layer norm
+    - positions: what attention knows of the order: the distance of two frames (relative), or nothing (none), which
+      leaves the order to the convolutions
     - rnn: unused, because the model has no recurrent layers
 
-    There is no positional encoding, because convolutions encode the order. Raises UsageError for values out of range.
+    Raises UsageError for values out of range.
     """
 
     unread = ("rnn",)
@@ -92,16 +116,12 @@ class Conformer(nn.Module):
         heads: int,
         feed_forward: int,
         kernel: int,
+        positions: str,
         dropout: float,
     ) -> None:
         super().__init__()
         whole("width", width, 1, MOST_WIDTH)
         whole("layers", layers, 1, MOST_LAYERS)
-        whole("model.feed_forward", feed_forward, 1, MOST_WIDTH)
-        if whole("model.heads", heads, 1, MOST_WIDTH) and width % heads:
-            raise choices("model.heads", heads, f"a divisor of width={width}")
-        if not whole("model.kernel", kernel, 1, MOST_IN_A_KERNEL) % 2:
-            raise choices("model.kernel", kernel, "an odd number of frames")
         self.convolutions = nn.ModuleList()
         channels, bins = 1, features
         for options in convolutions:
@@ -113,8 +133,9 @@ class Conformer(nn.Module):
         self.shortest = next(n for n in counts if self.output_lengths(torch.tensor(n, device="cpu")) > 0)
         self.input = nn.Linear(channels * bins, width)
         self.dropout = Dropout(dropout)
+        sizes = {"feed_forward": feed_forward, "heads": heads, "kernel": kernel}
         self.layers = nn.ModuleList(
-            Layer(width, feed_forward, heads, kernel, norm=norm, dropout=dropout) for _ in range(layers)
+            Layer(width, **sizes, positions=positions, norm=norm, dropout=dropout) for _ in range(layers)
         )
         self.output = nn.Linear(width, outputs)
 
