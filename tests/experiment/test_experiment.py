@@ -384,6 +384,7 @@ def test_a_resumed_fit_is_the_unbroken_one(override: str, tiny_corpus: Path, tmp
     more = {
         "schedule=newbob": ["schedule.threshold=0.9"],  # one epoch misses it: the rate falls before and after
         "gradient=outliers": ["gradient.warm_up=1"],
+        "pretrain=frozen": ["pretrain.parts=[convolutions]", "pretrain.until=2"],
         "model=wav2vec2": drawn,
         "model=wavlm": drawn,
     }.get(override, [])
