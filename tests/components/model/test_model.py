@@ -196,6 +196,7 @@ def test_no_dead_knobs(name: str, key: str) -> None:
     cfg = compose(f"model={name}", *SMALL)
     value = another(OmegaConf.select(cfg.model, key))
     value = value | 1 if "kernel" in key else value  # kernels have a middle
+    value = 0.9 if key == "layer_drop" else value  # at a low rate, no layer may be skipped
     results = []
     for change in (None, value):
         if change is not None:
