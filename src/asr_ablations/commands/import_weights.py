@@ -1,6 +1,6 @@
 """Convert published weights of wav2vec 2.0, HuBERT or WavLM to a checkpoint for the key `weights`.
 
-Files may come from torchaudio, fairseq or Hugging Face, and from strangers: nothing in them is executed.
+Files may come from torchaudio, fairseq or Hugging Face. Nothing in them is executed, because they may be malicious.
 """
 
 import json
@@ -80,7 +80,7 @@ class Inert:
 def import_weights(cfg: DictConfig) -> Path:
     """Convert the file or folder `cfg.weights`, print how to train with it, and return the checkpoint's path.
 
-    Raise UsageError if it cannot be read, or if its names and shapes are not those of one of these encoders.
+    Raise UsageError if the file cannot be read, or if its tensors do not fit one of these encoders.
     """
     chosen = {key: value for key, _, value in (str(word).partition("=") for word in cfg.overrides)}
     if others := chosen.keys() - {"weights", "outputs", "model", "model.heads"}:
@@ -188,7 +188,7 @@ def read_pickle(file: Path) -> dict[Any, Any]:
 
 
 def rename(state: State) -> tuple[State, list[str]]:
-    """Give tensors torchaudio's names. Return them and the names of those that an encoder does not have."""
+    """Rename tensors as in torchaudio. Return them, and the names of tensors that do not belong to an encoder."""
     renamed: State = {}
     left_out = []
     for key, value in state.items():

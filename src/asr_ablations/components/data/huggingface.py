@@ -30,8 +30,9 @@ class HuggingFace(Paths):
     - one Parquet, Arrow or metadata file
 
     - audio_column: column of the audio, by default `audio` in tables and `file_name` in metadata files
-    - text_column, speaker_column: columns of the transcript and the speaker. Without a speaker_column, speakers are
-      unknown unless `speaker_of` extracts them from the ids, which are the names of the audio files, or else the rows.
+    - text_column, speaker_column: columns of the transcript and the speaker. Without speaker_column, speakers are
+      unknown unless `speaker_of` extracts them from the ids
+    - ids: names of the audio files, or row numbers if the files have no names
     """
 
     layout = "a folder of save_to_disk or with metadata.csv, or files such as train-00000-of-00001.parquet"

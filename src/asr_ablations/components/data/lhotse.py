@@ -22,7 +22,7 @@ class Lhotse(Paths):
     - Paths of manifests and audio files are relative to `root`, by default the current folder, as in icefall's recipes.
     - A cut is one utterance: a part of a recording, with the text and the speaker of its only supervision.
     - The audio must be in a file, without transforms other than Resample. Precomputed features are not read.
-    - If a supervision has no speaker, and `speaker_of` is not set, the independent unit is the recording.
+    - If supervisions lack a speaker and `speaker_of` is not set, recordings are the independent units.
     """
 
     layout = "a cut manifest of lhotse, cuts.jsonl or cuts.jsonl.gz"
