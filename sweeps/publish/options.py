@@ -1,4 +1,4 @@
-"""Write docs/options.md, the reference of all options and keys in conf/, from the yaml files: make docs."""
+"""Write docs/options.md, the reference of all options and keys in conf/ and of the sweep files: make docs."""
 
 import sys
 from collections.abc import Iterable, Iterator, Sequence
@@ -45,13 +45,19 @@ def page() -> str:
     groups = [name for name in sorted(path.name for path in CONF.iterdir() if path.is_dir()) if name not in others]
     links = ", ".join(f"[`{group}`](#{group})" for group in groups)
     scripts = ", ".join(f"[`{script}`](#{script.replace('.', '')})" for _, script, _ in COMMANDS)
-    contents = f"[Plain keys](#keys-of-a-training-run). Groups: {links}. Other commands: {scripts}.\n"
+    contents = (
+        "[Plain keys](#keys-of-a-training-run). [Sweep files](#sweep-files). "
+        f"Groups: {links}. Other commands: {scripts}.\n"
+    )
     parts = [HEAD, contents, "## Keys of a training run\n", *_plain_keys(config)]
     chosen = defaults(config)
     for group in groups:
         parts += _group(group, chosen.get(group))
     for name, script, more in COMMANDS:
         parts += _command(name, script, more)
+    questions = {path.stem: meaning(path).partition("?")[0] for path in sorted((REPOSITORY / "sweeps").glob("*.yaml"))}
+    rows = [(_code(name), f"{_plain(question)}?") for name, question in questions.items()]
+    parts += ["## Sweep files\n", _table(("file", "question"), rows)]
     return "\n".join(parts)
 
 

@@ -28,6 +28,7 @@ OTHERS = (
     ["model=ds2"],
     ["model=conformer"],
     ["model=conformer", "model.positions=none"],
+    ["model=e_branchformer"],
     ["model=wav2vec2"],
     ["model=hubert"],
     ["model=wavlm"],

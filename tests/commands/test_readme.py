@@ -218,7 +218,7 @@ def test_the_tree_of_the_readme_is_the_repository():
 
 
 def test_the_sweeps_are_listed():
-    page = (REPOSITORY / "docs" / "ablations.md").read_text(encoding="utf-8")
+    page = (REPOSITORY / "docs" / "options.md").read_text(encoding="utf-8")
     names = [path.stem for path in (REPOSITORY / "sweeps").glob("*.yaml")]
     assert [name for name in names if f"| `{name}` |" not in page] == []
 

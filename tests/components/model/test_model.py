@@ -463,6 +463,21 @@ def test_a_wrong_size_of_a_conformer_is_the_users_mistake(override: str, message
         model("model=conformer", override, *SMALL)
 
 
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("model.heads=3", "model.heads=3: expected a divisor of width=8"),
+        ("model.gating=7", "model.gating=7: expected an even number of units"),
+        ("model.kernel=4", "model.kernel=4: expected an odd number of frames"),
+        ("model.merge_kernel=2", "model.merge_kernel=2: expected an odd number of frames"),
+        ("model.feed_forward=0", "model.feed_forward=0: expected a whole number"),
+    ],
+)
+def test_a_wrong_size_of_an_e_branchformer_is_the_users_mistake(override: str, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        model("model=e_branchformer", override, *SMALL)
+
+
 def test_without_padding_a_conformer_layer_is_torchaudios() -> None:
     """In training with norm=batch, which normalises as torch's own where no frame is padding."""
     network = model("model=conformer", "model.positions=none", "norm=batch", "dropout=0", *SMALL).train()

@@ -1,23 +1,21 @@
 """Conformer (Gulati et al. 2020): self-attention and convolution over time, after DeepSpeech2's input convolutions."""
 
-import itertools
 from collections.abc import Mapping, Sequence
-from typing import cast
+from functools import partial
 
 import torch
 from torch import nn
 from torchaudio.models.conformer import ConformerLayer
 
 from asr_ablations.components.model.attention import RelativeAttention, check_heads
-from asr_ablations.components.model.convolution import MOST_LAYERS, MOST_WIDTH, InputLayer, InputLayerFactory
+from asr_ablations.components.model.convolution import MOST_WIDTH, InputLayerFactory
 from asr_ablations.components.model.dropout import Dropout
+from asr_ablations.components.model.encoder import Encoder, check_kernel
 from asr_ablations.tools.checks import whole
 from asr_ablations.tools.masks import valid_frames
 from asr_ablations.training.contracts import NormFactory, RecurrentFactory
 from asr_verdicts.errors import choices
 
-MOST_IN_A_KERNEL = 10_001
-"""Maximum kernel size in output frames, about 400 seconds at 40 ms per frame."""
 POSITIONS = ("none", "relative")
 
 
@@ -43,8 +41,7 @@ class Layer(nn.Module):
         super().__init__()
         whole("model.feed_forward", feed_forward, 1, MOST_WIDTH)
         check_heads(heads, width)
-        if not whole("model.kernel", kernel, 1, MOST_IN_A_KERNEL) % 2:
-            raise choices("model.kernel", kernel, "an odd number of frames")
+        check_kernel("model.kernel", kernel)
         if positions not in POSITIONS:
             raise choices("model.positions", positions, POSITIONS)
         self.parts = ConformerLayer(width, feed_forward, heads, kernel, dropout)
@@ -86,7 +83,7 @@ class Layer(nn.Module):
         return x.transpose(1, 2)
 
 
-class Conformer(nn.Module):
+class Conformer(Encoder):
     """A Conformer model that maps features (B, T, F) and lengths (B,) to logits (B, T', V) and their lengths (B,).
 
     - convolution, convolutions: the same as in DeepSpeech2; a linear layer projects their output to `width` units
@@ -98,9 +95,6 @@ class Conformer(nn.Module):
 
     Raises UsageError for values out of range.
     """
-
-    unread = ("rnn",)
-    """Config groups that do not affect this model. A run that selects an option of such a group is refused."""
 
     def __init__(
         self,
@@ -119,39 +113,7 @@ class Conformer(nn.Module):
         positions: str,
         dropout: float,
     ) -> None:
-        super().__init__()
-        whole("width", width, 1, MOST_WIDTH)
-        whole("layers", layers, 1, MOST_LAYERS)
-        self.convolutions = nn.ModuleList()
-        channels, bins = 1, features
-        for options in convolutions:
-            input_layer = convolution(channels, bins, norm=norm, **options)
-            assert isinstance(input_layer, nn.Module)
-            self.convolutions.append(input_layer)
-            channels, bins = input_layer.channels, input_layer.bins
-        counts = itertools.count(1)
-        self.shortest = next(n for n in counts if self.output_lengths(torch.tensor(n, device="cpu")) > 0)
-        self.input = nn.Linear(channels * bins, width)
-        self.dropout = Dropout(dropout)
         sizes = {"feed_forward": feed_forward, "heads": heads, "kernel": kernel}
-        self.layers = nn.ModuleList(
-            Layer(width, **sizes, positions=positions, norm=norm, dropout=dropout) for _ in range(layers)
-        )
-        self.output = nn.Linear(width, outputs)
-
-    def output_lengths(self, lengths: torch.Tensor) -> torch.Tensor:
-        """Convert numbers of feature frames (B,) to numbers of output frames (B,)."""
-        for layer in self.convolutions:
-            lengths = cast(InputLayer, layer).output_lengths(lengths)
-        return lengths
-
-    def forward(self, features: torch.Tensor, lengths: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        if features.shape[1] < self.shortest:  # torch cannot convolve an input shorter than the kernel
-            return features.new_zeros(len(features), 0, self.output.out_features), self.output_lengths(lengths)
-        x = features[..., None]
-        for convolution in self.convolutions:
-            x, lengths = convolution(x, lengths)
-        x = self.dropout(self.input(x.transpose(2, 3).flatten(2)))  # (B, T', width)
-        for layer in self.layers:
-            x = layer(x, lengths)
-        return self.output(x), lengths
+        layer = partial(Layer, width, **sizes, positions=positions, norm=norm, dropout=dropout)
+        parts = {"convolution": convolution, "convolutions": convolutions, "norm": norm}
+        super().__init__(features, outputs, **parts, width=width, layers=layers, layer=layer, dropout=dropout)
