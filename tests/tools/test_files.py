@@ -11,11 +11,13 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import OmegaConf
 from rich.table import Table
 
 from asr_ablations.config.build import build
+from asr_ablations.data.alphabet import Letters
 from asr_ablations.runs.command import describe_end
 from asr_ablations.tools.checks import number, switch, whole
 from asr_ablations.tools.errors import BROUGHT_BY, choose_exit_code, describe_system_error, require
@@ -285,22 +287,34 @@ def test_a_missing_package_is_named_with_the_line_that_installs_it() -> None:
     require("tensorboard", "logger=x", "torch")
 
 
-@pytest.mark.parametrize("name", ["beam", "beam_lm"])
-def test_a_search_without_its_package_names_the_line_that_installs_it(
-    name: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    node = described("decoder", name)
+@pytest.fixture
+def no_search_packages(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if pyctcdecode and kenlm were not installed."""
     for module in [*sys.modules]:
-        if module.startswith(("pyctcdecode", "asr_ablations.components.decoder.")):
+        if module.startswith(("pyctcdecode", "kenlm", "asr_ablations.components.decoder.")):
             monkeypatch.delitem(sys.modules, module)
             package, _, own = module.rpartition(".")
             if package in sys.modules:  # which keeps it, too
                 monkeypatch.delattr(sys.modules[package], own, raising=False)
-    monkeypatch.setitem(sys.modules, "pyctcdecode", None)  # as if it were not installed
-    with pytest.raises(UsageError, match=rf"decoder\.{name}: needs pyctcdecode; make install EXTRAS=decode "):
-        build(node)
+    for package in ("pyctcdecode", "kenlm"):
+        monkeypatch.setitem(sys.modules, package, None)
+
+
+@pytest.mark.parametrize("name", ["beam_charlm", "beam_lm"])
+def test_a_search_without_its_package_names_the_line_that_installs_it(
+    name: str, no_search_packages: None, caplog: pytest.LogCaptureFixture
+) -> None:
+    with pytest.raises(UsageError, match=rf"decoder\.{name}: needs kenlm; make install EXTRAS=decode "):
+        build(described("decoder", name))
     assert caplog.messages == [], "what Hydra says of it stands in two lines more"
     assert build(described("decoder", "greedy")) is not None
+
+
+def test_a_beam_without_a_language_model_needs_no_package(no_search_packages: None) -> None:
+    search = build(described("decoder", "beam"))(Letters("ab "))
+    log_probs = torch.tensor([[[-9.0, -9.0, 0.0, -9.0], [-9.0, -9.0, 0.0, -9.0]]])
+    assert search(log_probs, torch.tensor([2])) == ["b"]
+    assert type(search.search).__name__ == "PrefixSearch"
 
 
 def test_every_extra_that_is_asked_for_exists() -> None:

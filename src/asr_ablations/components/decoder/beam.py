@@ -6,13 +6,16 @@ from typing import Any
 
 import numpy as np
 import torch
-from pyctcdecode import Alphabet as SearchAlphabet
-from pyctcdecode import BeamSearchDecoderCTC
-from pyctcdecode.language_model import AbstractLanguageModel
 
+from asr_ablations.components.decoder.prefix_search import PrefixSearch, WordModel
 from asr_ablations.data.alphabet import Alphabet
 from asr_ablations.tools.checks import number, whole
 from asr_verdicts.errors import UsageError
+
+try:
+    import pyctcdecode
+except ImportError:  # its last release is from 2023, and needs numpy 1 unless the installer overrides that
+    pyctcdecode = None  # type: ignore[assignment]
 
 WIDEST = 65_536
 """Maximum beam width. With a wider beam, one utterance would take hours and all of the memory."""
@@ -61,10 +64,15 @@ class Beam:
         self.alphabet = alphabet
         self.search = self.build_search()
 
-    def build_search(self, language_model: AbstractLanguageModel | None = None) -> BeamSearchDecoderCTC:
-        """Build the search without pyctcdecode's build_alphabet, which would treat _ as a blank and | as a space."""
-        symbols = SearchAlphabet(["", *self.alphabet.searched], not self.alphabet.spells)
-        return BeamSearchDecoderCTC(symbols, language_model)
+    def build_search(self, model: WordModel | None = None) -> Any:
+        """Build pyctcdecode's search, or an equivalent one for word pieces or if pyctcdecode is not installed.
+
+        pyctcdecode's build_alphabet is not used, because it would treat _ as a blank and | as a space.
+        """
+        if pyctcdecode is None or not self.alphabet.spells:
+            return PrefixSearch(self.alphabet.searched, self.alphabet.spells, model)
+        alphabet = pyctcdecode.Alphabet(["", *self.alphabet.searched], False)
+        return pyctcdecode.BeamSearchDecoderCTC(alphabet, model)  # type: ignore[arg-type]
 
     def __call__(self, log_probs: torch.Tensor, lengths: torch.Tensor) -> list[str]:
         return [self.best(row) for row in split_batch(log_probs, lengths, self.alphabet)]

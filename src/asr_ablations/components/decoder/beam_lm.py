@@ -3,7 +3,6 @@
 from typing import Any
 
 import kenlm
-from pyctcdecode.language_model import AbstractLanguageModel
 
 from asr_ablations.components.decoder.beam import LanguageModelBeam
 from asr_ablations.data.alphabet import Alphabet
@@ -30,8 +29,8 @@ class BeamLM(LanguageModelBeam):
         self.search = self.build_search(Fusion(self))
 
 
-class Fusion(AbstractLanguageModel):
-    """Scores words with the language model of a decoder, through pyctcdecode's interface.
+class Fusion:
+    """Scores words with the language model of a decoder, through the interface of pyctcdecode's AbstractLanguageModel.
 
     pyctcdecode's own LanguageModel is not used, because it has an effect even if α = β = 0. It adds β and the penalty
     for unknown words to transcripts that end in a space, and does not multiply the penalty for unfinished words by α.

@@ -115,5 +115,14 @@ class Conformer(Encoder):
     ) -> None:
         sizes = {"feed_forward": feed_forward, "heads": heads, "kernel": kernel}
         layer = partial(Layer, width, **sizes, positions=positions, norm=norm, dropout=dropout)
-        parts = {"convolution": convolution, "convolutions": convolutions, "norm": norm}
-        super().__init__(features, outputs, **parts, width=width, layers=layers, layer=layer, dropout=dropout)
+        super().__init__(
+            features,
+            outputs,
+            convolution=convolution,
+            convolutions=convolutions,
+            norm=norm,
+            width=width,
+            layers=layers,
+            layer=layer,
+            dropout=dropout,
+        )

@@ -133,5 +133,14 @@ class EBranchformer(Encoder):
     ) -> None:
         sizes = {"feed_forward": feed_forward, "heads": heads, "gating": gating}
         layer = partial(Layer, width, **sizes, kernel=kernel, merge_kernel=merge_kernel, dropout=dropout)
-        parts = {"convolution": convolution, "convolutions": convolutions, "norm": norm}
-        super().__init__(features, outputs, **parts, width=width, layers=layers, layer=layer, dropout=dropout)
+        super().__init__(
+            features,
+            outputs,
+            convolution=convolution,
+            convolutions=convolutions,
+            norm=norm,
+            width=width,
+            layers=layers,
+            layer=layer,
+            dropout=dropout,
+        )
