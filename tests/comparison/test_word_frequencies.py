@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from asr_ablations.comparison.derived_tables import word_frequencies
-from asr_ablations.data.description import training_counts
+from asr_ablations.data.description import count_words, training_counts
 from asr_ablations.data.utterances import Utterance, Utterances
 from asr_ablations.report.training_report import sections
 from asr_verdicts.arms import Arm
@@ -72,6 +72,8 @@ def test_training_is_counted_for_the_words_of_the_other_sets_alone() -> None:
     def spoken(*texts: str) -> Utterances:
         return Utterances.convert([Utterance(str(n), "s", Path("a"), 0.0, 1.0, text) for n, text in enumerate(texts)])
 
-    counts = training_counts(spoken("a cow and a dog", "a cow"), [spoken("cow zebra"), spoken("dog cow")])
+    counts = training_counts(
+        count_words(spoken("a cow and a dog", "a cow")), map(count_words, [spoken("cow zebra"), spoken("dog cow")])
+    )
     assert counts == {"cow": 2, "dog": 1, "zebra": 0}
     assert list(counts) == sorted(counts)

@@ -16,7 +16,15 @@ from torch.utils.data import DataLoader, Dataset
 from asr_ablations.data.alphabet import Alphabet, shortest_path
 from asr_ablations.data.batch import Augmentation, Batch, BatchOrder, EpochBatch, Order, batch_size
 from asr_ablations.data.corpus import Corpus
-from asr_ablations.data.description import describe_set, fingerprint, in_training, training_counts, warnings_of
+from asr_ablations.data.description import (
+    content_hash,
+    count_words,
+    describe_set,
+    in_training,
+    join_hashes,
+    training_counts,
+    warnings_of,
+)
 from asr_ablations.data.recording_cache import Cache, Store
 from asr_ablations.data.utterance_selection import UNUSED, Screened, screen
 from asr_ablations.data.utterances import Utterance, Utterances
@@ -254,16 +262,24 @@ class SpeechData(pl.LightningDataModule):
     @cached_property
     def fingerprint(self) -> str:
         """Hash of the utterances, transcripts and audio, which does not depend on the model or the alphabet."""
-        return fingerprint(self.corpus)
+        return join_hashes(self._hashes)
+
+    @cached_property
+    def _hashes(self) -> dict[str, str]:
+        """Content hash of all utterances in each set of the corpus, including unused ones."""
+        return {name: content_hash(self.corpus.read_set(name)) for name in self.corpus.sets()}
 
     def describe(self) -> Json:
         """Return the contents of data.json: sets, alphabet, and counts of the other sets' words in the training set."""
-        others = [screened.kept for name, screened in self.screened.items() if name != "train"]
-        sets = {name: describe_set(screened, self.in_training.get(name)) for name, screened in self.screened.items()}
+        words = {name: count_words(screened.kept) for name, screened in self.screened.items()}
+        sets = {}
+        for name, screened in self.screened.items():
+            sha256 = None if screened.left_out else self._hashes[name]
+            sets[name] = describe_set(screened, self.in_training.get(name), words[name], sha256)
         return {
             "fingerprint": self.fingerprint,
             "sets": sets,
-            "training_counts": training_counts(self.screened["train"].kept, others),
+            "training_counts": training_counts(words.pop("train"), words.values()),
             "alphabet": self.alphabet.key,
             "separation": self.alphabet.separation,
         }

@@ -34,31 +34,42 @@ def content_hash(utterances: Sequence[Utterance]) -> str:
 
 def fingerprint(corpus: Corpus) -> str:
     """Return a hash (16 hexadecimal digits) of all utterances in a prepared corpus, including unused ones."""
-    hashes = {name: content_hash(corpus.read_set(name)) for name in corpus.sets()}
+    return join_hashes({name: content_hash(corpus.read_set(name)) for name in corpus.sets()})
+
+
+def join_hashes(hashes: Mapping[str, str]) -> str:
+    """Return the fingerprint of a corpus from the content hash of each set."""
     return hashlib.sha256(json.dumps(sorted(hashes.items())).encode()).hexdigest()[:16]
 
 
-def training_counts(training: Utterances, others: Iterable[Utterances]) -> dict[str, int]:
-    """Count how often the training set contains each word of the other sets."""
-    words_asked = {word for other in others for word in _count_words(other)}
-    counts = _count_words(training)
-    return {word: counts[word] for word in sorted(words_asked)}
+def training_counts(training: Counter[str], others: Iterable[Counter[str]]) -> dict[str, int]:
+    """Return how often the training set contains each word of the other sets, from the counts of all words."""
+    return {word: training[word] for word in sorted(set[str]().union(*others))}
 
 
-def _count_words(utterances: Utterances) -> Counter[str]:
-    return Counter(word for text in utterances.strings("text") for word in text.split())
+def count_words(utterances: Utterances) -> Counter[str]:
+    counts = Counter[str]()
+    for text in utterances.strings("text"):
+        counts.update(text.split())
+    return counts
 
 
-def describe_set(screened: "Screened", shared: dict[str, int] | None = None) -> Json:
+def describe_set(
+    screened: "Screened",
+    shared: dict[str, int] | None = None,
+    words: Counter[str] | None = None,
+    sha256: str | None = None,
+) -> Json:
     """Return counts and a hash of the utterances that a run uses from a set, and ids of excluded utterances by reason.
 
+    - words, sha256: how often each word occurs in these utterances, and their content hash, if known
     - shared: overlap with the training set, as returned by `in_training`; None for the training set itself
     - "speakers" in the result: number of speakers, or 0 if the speaker of any utterance is unknown
     - "units" in the result: number of statistically independent units, such as voices (by default, speakers)
     """
     utterances = screened.kept
     speakers = set(utterances.strings("speaker"))
-    words = _count_words(utterances)
+    words = count_words(utterances) if words is None else words
     units = {unit or speaker for unit, speaker in zip(*map(utterances.strings, ("unit", "speaker")), strict=True)}
     return {
         "utterances": len(utterances),
@@ -67,7 +78,7 @@ def describe_set(screened: "Screened", shared: dict[str, int] | None = None) -> 
         "units": len(units),
         "words": words.total(),
         "vocabulary": len(words),
-        "sha256": content_hash(utterances),
+        "sha256": sha256 or content_hash(utterances),
         "left_out": {reason: sorted(u.id for u in group) for reason, group in sorted(screened.left_out.items())},
         "infeasible": screened.infeasible,
         "in_training": shared,
