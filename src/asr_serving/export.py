@@ -49,7 +49,7 @@ def card(trained: Trained, file: str) -> str:
     settings = [without_folder(word) for word in of_the_experiment(read_overrides(trained.folder))]
     size, train = f"Its size is {UNKNOWN}.", sets.get("train")
     if train is not None:
-        size = f"{train.hours:.2f} hours, {train.utterances:,} utterances of {train.speakers or UNKNOWN} speakers, "
+        size = f"{train.hours:.2f} hours, {train.utterances:,} utterances of {_count_speakers(train)}, "
         size += f"{train.vocabulary:,} different words."
     lines = [
         f"# {file}",
@@ -62,7 +62,7 @@ def card(trained: Trained, file: str) -> str:
         f"- Data: {type(corpus).__name__}, language `{corpus.language}`. {size}",
         f"- Rights in the data: {corpus.licence}.",
         f"- Settings: {' '.join(f'`{word}`' for word in settings) or 'the defaults'}; "
-        f"{UNKNOWN if summary.epochs is None else summary.epochs} epochs, checkpoint `{trained.checkpoint.name}`.",
+        f"epochs: {UNKNOWN if summary.epochs is None else summary.epochs}; checkpoint `{trained.checkpoint.name}`.",
         f"- Run `{environment.id or UNKNOWN}`, code {(code.commit or UNKNOWN)[:12]}.",
         "",
         "## Error rates",
@@ -94,11 +94,15 @@ def _list_rates(summary: Summary, sets: Mapping[str, SetContent]) -> list[str]:
     return [text, "", "| set | speakers | words | WER % | CER % |", "| --- | ---: | ---: | ---: | ---: |", *rows]
 
 
+def _count_speakers(data: SetContent) -> str:
+    return f"{data.speakers} speakers" if data.speakers else "an unknown number of speakers"
+
+
 def _list_limits(train: SetContent | None) -> list[str]:
     lines = ["- The output looks like the training transcripts: only the characters above, one case, no punctuation."]
     if train is not None:
         lines.append(
-            f"- The model was trained on {train.speakers or UNKNOWN} speakers and {train.vocabulary:,} different words."
+            f"- The model was trained on {_count_speakers(train)} and {train.vocabulary:,} different words."
             " Expect much higher error rates for other voices, rooms, microphones, languages or words."
         )
     lines.append("- Confidences are not calibrated. If all of them are low, the speech is unlike the training data.")

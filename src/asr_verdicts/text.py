@@ -14,7 +14,7 @@ from asr_verdicts.errors import UsageError, choices
 
 NAMES = ("none", "case", "punctuation", "whisper")
 MEANING = {
-    "none": "words as they are written: case and punctuation count",
+    "none": "words as written, including case and punctuation",
     "case": "words, ignoring case",
     "punctuation": "words, ignoring case and all punctuation except apostrophes within words",
     "whisper": "words after Whisper's English normalizer",

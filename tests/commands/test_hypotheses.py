@@ -37,7 +37,7 @@ def test_files_in_and_a_verdict_out(trn, tmp_path):
     done = expect(0, compare(*trn, "--no-page", "--speaker-of", "^([^-]+)-", "--seeds", "3", folder=tmp_path))
     text = " ".join(done.stdout.split())
     assert re.search(r"mine is better than base on test: .*; 3 seeds, 10 speakers\.", text)
-    assert "Scored: words as they are written: case and punctuation count (--normalise none); 60 utterances" in text
+    assert "Scored: words as written, including case and punctuation (--normalise none); 60 utterances" in text
     assert max(map(len, done.stdout[: done.stdout.index("wrote")].splitlines())) <= 80
     folder = tmp_path / "outputs" / "base-mine" / "comparison"
     assert {path.name for path in folder.iterdir()} == {

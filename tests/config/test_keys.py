@@ -121,6 +121,14 @@ def test_what_a_command_does_not_read_is_said(capsys: pytest.CaptureFixture[str]
     assert capsys.readouterr().out == ""
 
 
+def test_the_recipe_for_a_conformer_chooses_options_unless_the_command_line_does() -> None:
+    plain, recipe = compose("model=conformer"), compose("model=conformer", "+recipe=conformer")
+    assert {key for key in plain if plain[key] != recipe[key]} == {"schedule", "augment"}
+    assert recipe.schedule == compose("schedule=cosine").schedule
+    assert recipe.augment == compose("augment=specaugment").augment
+    assert compose("+recipe=conformer", "schedule=newbob").schedule == compose("schedule=newbob").schedule
+
+
 def test_the_recipe_for_a_gpu_sets_what_it_says_and_leaves_the_rest() -> None:
     plain, recipe = compose(), compose("+recipe=gpu", "batch.seconds=800")
     assert (recipe.precision, recipe.tf32, recipe.workers) == (16, True, 4)

@@ -149,9 +149,9 @@ def log_probs_key(
 
 
 def _read_stored(file: Path, activations: Path | None, utterances: int) -> LogProbsRecord | None:
-    """Return the record of stored log-probabilities, or None if they are missing or (with a warning) damaged.
+    """Return the record of stored log-probabilities, or None if they are missing or damaged. Damage causes a warning.
 
-    activations: file that must contain the same number of frames, if any.
+    activations: optional file that must have as many frames as the log-probabilities.
     """
     try:
         index = read_record(file.with_suffix(".json"), LogProbsRecord)

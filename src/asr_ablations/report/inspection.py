@@ -36,7 +36,7 @@ def recorded_audio(run: Record, row: UtteranceRow) -> Path:
     """Return the audio file of an utterance, with links resolved.
 
     Raise OutsideCorpusError if the file is outside data.root of the run's config, or if data.root contains the user's
-    home folder, because a stranger's run folder must not copy private files into a page.
+    home folder. Otherwise, a run folder from someone else could bring private files into the page.
     """
     path, home = Path(row["audio"]).resolve(), Path(os.path.expanduser("~")).resolve()
     data = run.config.get("data")

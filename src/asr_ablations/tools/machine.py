@@ -155,7 +155,7 @@ def _set_thresholds(mapped: int, *trimmed: int) -> None:
 
 
 def visible_gpus() -> list[str]:
-    """Return the GPUs that this process may use. Do not open CUDA, because forked processes could then not use it."""
+    """Return the GPUs that this process may use, without initialising CUDA, which forked processes could not use."""
     if (names := os.environ.get("CUDA_VISIBLE_DEVICES")) is not None:
         return [name.strip() for name in names.split(",") if name.strip() not in ("", "-1")]
     return _ask_driver(lambda nvml: [str(number) for number in range(nvml.nvmlDeviceGetCount())])

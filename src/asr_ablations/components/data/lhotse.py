@@ -45,7 +45,7 @@ class Lhotse(Paths):
         except ValueError as error:
             return faulty(where, path, str(error))
         except (KeyError, TypeError, AttributeError) as error:
-            return faulty(where, path, f"not a cut of lhotse: {type(error).__name__}: {error}")
+            return faulty(where, path, f"not a valid Lhotse cut: {type(error).__name__}: {error}")
 
 
 def _read_cut(cut: Any, root: Path) -> Utterance:

@@ -82,7 +82,7 @@ def _read_plotly() -> str:
 def content(report: Report, figures: Sequence[Path] = (), inspected: Sequence[Inspected] = ()) -> dict[str, object]:
     """Return the data of the page. Values from run folders stay strings or numbers, and never become markup.
 
-    figures: files of drawn figures, of which the page uses the SVG files. inspected: utterances of a single run.
+    figures: figure files; only the SVG files are embedded. inspected: utterances of a single run.
     """
     comparison = report.comparison
     drawn = {path.stem: _embed(path) for path in figures if path.suffix == ".svg"}
