@@ -277,7 +277,7 @@ FAULTY_CUTS: list[tuple[dict[str, Any], str]] = [
     ({"start": -1.0}, "wrong times: expected start and duration in seconds, found -1.0 and 3.0"),
     ({"start": 2.0}, "beyond the end: "),
     ({"channel": 7}, "wrong channel: the recording has no channel 7"),
-    ({"recording": {"id": "call"}}, "not a cut of lhotse: KeyError: 'sources'"),
+    ({"recording": {"id": "call"}}, "not a valid Lhotse cut: KeyError: 'sources'"),
     ({"supervisions.0.text": "a\0"}, "wrong characters: contains NUL"),
 ]
 
