@@ -276,9 +276,15 @@ def arguments(line: str, manifests: str) -> list[str]:
 
 
 def to_run() -> list[str]:
-    """The documented commands without a test of their own; of those that differ in the number of seeds, the first."""
+    """The documented commands without a test of their own; of those that differ in a number or a name, the first."""
     lines = [line for line in PYTHON if not line.startswith(OWN_TESTS)]
-    return list({re.sub(r"seed=\S*,\S*", "seed=…", line): line for line in reversed(lines)}.values())[::-1]
+    return list({form(line): line for line in reversed(lines)}.values())[::-1]
+
+
+def form(line: str) -> str:
+    """A command without the number of seeds and epochs, its sweep's name, and the question of a plan."""
+    line = re.sub(r" (max_epochs|sweep|until\.margin)=\S+", "", re.sub(r"seed=\S*,\S*", "seed=…", line))
+    return re.sub(r"-cn \S+", "-cn …", line) if "until=verdict" in line else line
 
 
 def first_values(words: list[str]) -> list[str]:
