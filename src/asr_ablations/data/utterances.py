@@ -72,7 +72,7 @@ class PackedTexts:
         return self.content[self.ends[row] : self.ends[row + 1]].decode("utf-8", "surrogatepass")
 
     def take(self, rows: np.ndarray) -> Iterator[str]:
-        """Yield the strings in these rows, six times as fast as one by one."""
+        """Yield the strings in these rows, about twice as fast as one by one."""
         for begin, end in zip(self.ends[rows].tolist(), self.ends[rows + 1].tolist(), strict=True):
             yield self.content[begin:end].decode("utf-8", "surrogatepass")
 

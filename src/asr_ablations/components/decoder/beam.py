@@ -65,7 +65,7 @@ class Beam:
         self.search = self.build_search()
 
     def build_search(self, model: WordModel | None = None) -> Any:
-        """Build pyctcdecode's search, or an equivalent one for word pieces or if pyctcdecode is not installed.
+        """Build pyctcdecode's search. For word pieces, or without pyctcdecode, build a PrefixSearch.
 
         pyctcdecode's build_alphabet is not used, because it would treat _ as a blank and | as a space.
         """

@@ -1,6 +1,6 @@
-"""Prefix beam search over words, with the scores of pyctcdecode 0.5, for word pieces and for use without pyctcdecode.
+"""Prefix beam search with the scores of pyctcdecode 0.5, for word pieces, and for letters without pyctcdecode.
 
-pyctcdecode splits words of the best prefix in two if a lone ▁ is a likely piece in the same frame.
+pyctcdecode itself splits the last word of the best prefix if the piece ▁ alone is likely in a frame.
 """
 
 import heapq
@@ -14,7 +14,7 @@ WORD_START = "▁"
 Prefix = tuple[str, str, str]
 """The finished words, the letters of the unfinished word, and the last output: a unit, or "" for a blank."""
 Found = tuple[str, None, None, float, float]
-"""A transcript, log P_ctc in nats, and the score with the language model, at the places that pyctcdecode gives them."""
+"""A transcript, log P_ctc in nats, and the score with the language model, in the order of pyctcdecode's results."""
 
 
 class WordModel(Protocol):
@@ -83,7 +83,7 @@ Scored = TypeVar("Scored", bound=tuple[float, Any, float])
 
 
 def _select(scored: Sequence[Scored], width: int, limit: float) -> list[Scored]:
-    """Return at most `width` items with the highest totals, best first, without those that far below the best one."""
+    """Return at most `width` items with the highest totals, best first, of those at most `-limit` below the best."""
     least = max(total for total, _, _ in scored) + limit
     return heapq.nlargest(width, (item for item in scored if item[0] >= least), key=lambda item: item[0])
 
