@@ -1,7 +1,8 @@
 """Convolutional input layers for tensors (B, T, F, C). Their output is 0 in padding frames."""
 
-from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol, cast
 
 import torch
 from torch import nn
@@ -114,3 +115,36 @@ def activate(y: torch.Tensor, lengths: torch.Tensor, norm: nn.Module) -> tuple[t
         return norm(y, lengths, 0.0, CEILING), lengths
     valid = valid_frames(lengths, y.shape[1], y.device)[..., None, None]
     return norm(y, lengths).clamp(0.0, CEILING) * valid, lengths
+
+
+class InputLayers(nn.ModuleList):
+    """The input layers of a model, one after another. Their outputs have `size` units per frame.
+
+    They map features (B, T, features) and lengths (B,) to x (B, T', size) and lengths (B,). `layers` has the channels,
+    kernel and stride of each layer. Inputs need at least `shortest` frames, because torch cannot convolve fewer.
+    """
+
+    def __init__(
+        self, layer: InputLayerFactory, layers: Sequence[Mapping[str, object]], features: int, norm: NormFactory
+    ) -> None:
+        super().__init__()
+        channels, bins = 1, features
+        for options in layers:
+            built = layer(channels, bins, norm=norm, **options)
+            self.append(cast(nn.Module, built))
+            channels, bins = built.channels, built.bins
+        self.size = channels * bins
+        counts = itertools.count(1)
+        self.shortest = next(n for n in counts if self.output_lengths(torch.tensor(n, device="cpu")) > 0)
+
+    def output_lengths(self, lengths: torch.Tensor) -> torch.Tensor:
+        """Convert numbers of feature frames (B,) to numbers of output frames (B,)."""
+        for layer in self:
+            lengths = cast(InputLayer, layer).output_lengths(lengths)
+        return lengths
+
+    def forward(self, features: torch.Tensor, lengths: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        x = features[..., None]
+        for layer in self:
+            x, lengths = layer(x, lengths)
+        return x.transpose(2, 3).flatten(2), lengths

@@ -1,15 +1,13 @@
 """DeepSpeech2: convolutional, recurrent and fully connected layers (Amodei et al. 2016; Ambroszczyk2019 §1.2)."""
 
-import itertools
 import logging
 from collections.abc import Mapping, Sequence
-from typing import cast
 
 import torch
 from torch import nn
 from torch.nn.functional import pad
 
-from asr_ablations.components.model.convolution import CEILING, MOST_LAYERS, MOST_WIDTH, InputLayer, InputLayerFactory
+from asr_ablations.components.model.convolution import CEILING, MOST_LAYERS, MOST_WIDTH, InputLayerFactory, InputLayers
 from asr_ablations.components.model.directions import Directions
 from asr_ablations.components.model.dropout import Dropout
 from asr_ablations.tools.checks import whole
@@ -88,16 +86,8 @@ class DeepSpeech2(nn.Module):
             log.warning("model.lookahead=%s is useless: model.directions=%s sees all frames", lookahead, directions)
         if not convolutions:
             log.warning("model.convolutions=[]: the recurrent layers process every frame, which is slow")
-        self.convolutions = nn.ModuleList()
-        channels, bins = 1, features
-        for options in convolutions:
-            input_layer = convolution(channels, bins, norm=norm, **options)
-            assert isinstance(input_layer, nn.Module)
-            self.convolutions.append(input_layer)
-            channels, bins = input_layer.channels, input_layer.bins
-        counts = itertools.count(1)
-        self.shortest = next(n for n in counts if self.output_lengths(torch.tensor(n, device="cpu")) > 0)
-        self.recurrent, size = nn.ModuleList(), channels * bins
+        self.convolutions = InputLayers(convolution, convolutions, features, norm)
+        self.recurrent, size = nn.ModuleList(), self.convolutions.size
         for _ in range(layers):
             layer = Directions(rnn, size, width, directions=directions)
             self.recurrent.append(layer)
@@ -121,17 +111,13 @@ class DeepSpeech2(nn.Module):
 
     def output_lengths(self, lengths: torch.Tensor) -> torch.Tensor:
         """Convert numbers of feature frames (B,) to numbers of output frames (B,)."""
-        for layer in self.convolutions:
-            lengths = cast(InputLayer, layer).output_lengths(lengths)
-        return lengths
+        return self.convolutions.output_lengths(lengths)
 
     def forward(self, features: torch.Tensor, lengths: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        if features.shape[1] < self.shortest:  # torch cannot convolve an input shorter than the kernel
+        if features.shape[1] < self.convolutions.shortest:
             return features.new_zeros(len(features), 0, self.output.out_features), self.output_lengths(lengths)
-        x = features[..., None]
-        for convolution in self.convolutions:
-            x, lengths = convolution(x, lengths)
-        x = self.dropouts[0](x.transpose(2, 3).flatten(2))  # (B, T', C·F')
+        x, lengths = self.convolutions(features, lengths)
+        x = self.dropouts[0](x)
         layers = list(zip(self.recurrent, self.norms, self.dropouts[1:], strict=True))
         for recurrent, norm, dropout in layers[: self.active_layers]:
             x = dropout(norm(recurrent(x, lengths), lengths))

@@ -1,13 +1,11 @@
 """The frame around the layers of a Conformer and of its relatives: input convolutions, a projection and an output."""
 
-import itertools
 from collections.abc import Callable, Mapping, Sequence
-from typing import cast
 
 import torch
 from torch import nn
 
-from asr_ablations.components.model.convolution import MOST_LAYERS, MOST_WIDTH, InputLayer, InputLayerFactory
+from asr_ablations.components.model.convolution import MOST_LAYERS, MOST_WIDTH, InputLayerFactory, InputLayers
 from asr_ablations.components.model.dropout import Dropout
 from asr_ablations.tools.checks import whole
 from asr_ablations.training.contracts import NormFactory
@@ -45,33 +43,21 @@ class Encoder(nn.Module):
         super().__init__()
         whole("width", width, 1, MOST_WIDTH)
         whole("layers", layers, 1, MOST_LAYERS)
-        self.convolutions = nn.ModuleList()
-        channels, bins = 1, features
-        for options in convolutions:
-            input_layer = convolution(channels, bins, norm=norm, **options)
-            assert isinstance(input_layer, nn.Module)
-            self.convolutions.append(input_layer)
-            channels, bins = input_layer.channels, input_layer.bins
-        counts = itertools.count(1)
-        self.shortest = next(n for n in counts if self.output_lengths(torch.tensor(n, device="cpu")) > 0)
-        self.input = nn.Linear(channels * bins, width)
+        self.convolutions = InputLayers(convolution, convolutions, features, norm)
+        self.input = nn.Linear(self.convolutions.size, width)
         self.dropout = Dropout(dropout)
         self.layers = nn.ModuleList(layer() for _ in range(layers))
         self.output = nn.Linear(width, outputs)
 
     def output_lengths(self, lengths: torch.Tensor) -> torch.Tensor:
         """Convert numbers of feature frames (B,) to numbers of output frames (B,)."""
-        for layer in self.convolutions:
-            lengths = cast(InputLayer, layer).output_lengths(lengths)
-        return lengths
+        return self.convolutions.output_lengths(lengths)
 
     def forward(self, features: torch.Tensor, lengths: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        if features.shape[1] < self.shortest:  # torch cannot convolve an input shorter than the kernel
+        if features.shape[1] < self.convolutions.shortest:
             return features.new_zeros(len(features), 0, self.output.out_features), self.output_lengths(lengths)
-        x = features[..., None]
-        for convolution in self.convolutions:
-            x, lengths = convolution(x, lengths)
-        x = self.dropout(self.input(x.transpose(2, 3).flatten(2)))  # (B, T', width)
+        x, lengths = self.convolutions(features, lengths)
+        x = self.dropout(self.input(x))  # (B, T', width)
         for layer in self.layers:
             x = layer(x, lengths)
         return self.output(x), lengths
