@@ -1,3 +1,4 @@
 from tests.asr_benchmarks.conftest import no_framework_but_torch
+from tests.commands.conftest import corpora
 
-__all__ = ["no_framework_but_torch"]
+__all__ = ["corpora", "no_framework_but_torch"]
