@@ -155,6 +155,22 @@ def test_a_run_folder_is_read_without_torch() -> None:
     assert heavy.stdout.split() == []
 
 
+def test_torchs_compiler_is_imported_only_if_it_is_used() -> None:
+    program = """if True:
+        import sys, asr_ablations.commands, asr_ablations.experiment.run, torch
+        weight = torch.ones(2, requires_grad=True)
+        weight.sum().backward()
+        torch.optim.AdamW([weight]).step()
+        loaded = {"sympy", "scipy.signal", "matplotlib", "torch._dynamo.utils"} & set(sys.modules)
+        import torch._dynamo.utils as utils
+        compiled = torch.compile(lambda x: 2 * x, backend="eager")(torch.ones(1)).item()
+        print(loaded, utils is torch._dynamo.utils is sys.modules["torch._dynamo.utils"], compiled)
+    """
+    environment = {**os.environ, "PYTHONPATH": str(SOURCE)}
+    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["set()", "True", "2.0"]
+
+
 def names_of_run_folders() -> set[str]:
     """The file names that runs/layout.py gives a name, those that are words of other uses left out."""
     constants = vars(importlib.import_module("asr_ablations.runs.layout"))

@@ -126,7 +126,7 @@ def test_help_has_the_keys_that_the_command_reads(script: str, shown: str, hidde
 
 def test_help_for_what_is_not_there_is_one_line(tmp_path: Path) -> None:
     done = expect(2, python(["src/train.py", "--help", "nrom"], clean_environment(tmp_path, tmp_path)))
-    assert done.stderr.startswith("error: --help nrom: expected keys, a key, or a group: alphabet, augment")
+    assert done.stderr.startswith("error: --help nrom: there is no such key or group; expected keys, or norm")
 
 
 def test_help_lists_the_groups_of_its_command_alone(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from asr_ablations.commands.overview import list_sweeps, show_differences, show_status
+from asr_ablations.commands.overview import list_sweep_files, list_sweeps, show_differences, show_status
 from tests.helpers.run_folders import write_run
 
 
@@ -39,6 +39,26 @@ def test_the_runs_of_a_sweep_are_shown_with_their_reasons(outputs: Path, capsys:
     assert rows["data=an4 data.root=/somewhere rnn=rnn"] == "failed tired"
     assert rows["data=an4 data.root=/somewhere rnn=lstm"] == "done"
     assert rows["rnn=min_gru"] == "not started"
+
+
+def test_without_a_folder_the_newest_sweep_is_shown(
+    outputs: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(outputs)
+    assert show_status([]) == 2
+    assert capsys.readouterr().err.startswith("error: outputs: contains no sweeps")
+    (outputs / "outputs").mkdir()
+    (outputs / "sweep").rename(outputs / "outputs" / "sweep")
+    (outputs / "outputs" / "sweep" / "sweep.json").write_text("{}")
+    assert show_status([]) == 0
+    assert "rnn=min_gru" in capsys.readouterr().out
+
+
+def test_sweep_files_are_listed_with_their_questions(capsys: pytest.CaptureFixture[str]) -> None:
+    assert list_sweep_files([]) == 0
+    printed = capsys.readouterr().out
+    assert "│ encoder " in printed
+    assert "Do pieces of words beat letters?" in printed
 
 
 def test_two_runs_differ_in_what_their_configs_say(outputs: Path, capsys: pytest.CaptureFixture[str]) -> None:

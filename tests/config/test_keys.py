@@ -3,11 +3,13 @@
 from pathlib import Path
 
 import pytest
+from hydra.core.config_store import ConfigStore
 from omegaconf import DictConfig, OmegaConf
 
 from asr_ablations.config.compose import compose as compose_file
 from asr_ablations.config.keys import ELSEWHERE, print_unread, read_keys
 from asr_ablations.config.plain_keys import check
+from asr_ablations.config.targets import options_by_name
 from asr_ablations.tools.files import CONF
 from asr_verdicts.errors import UsageError
 from tests.helpers.support import compose
@@ -107,9 +109,15 @@ def test_at_most_two_keys_are_proposed_and_only_keys_of_the_command(primary: str
 
 
 def test_what_templates_call_a_key_is_ours() -> None:
-    names = [name for name in ELSEWHERE.values() if not name.startswith("-")]
+    said = [name for name in ELSEWHERE.values() if not name.startswith("-") and " " not in name]
+    launcher = {
+        f"hydra.launcher.{name}" for name in ConfigStore.instance().repo["hydra"]["launcher"]["slurm.yaml"].node
+    }
+    options = [name.split("=") for name in said if "=" in name]
+    names = [name for name in said if "=" not in name and name not in launcher]
     cfg = compose()
     assert [name for name in names if OmegaConf.select(cfg, name, default="none") == "none"] == []
+    assert [option for group, option in options if option not in options_by_name(group)] == []
     assert [other for other in ELSEWHERE if OmegaConf.select(cfg, other) is not None] == []
 
 
@@ -137,3 +145,8 @@ def test_the_recipe_for_a_gpu_sets_what_it_says_and_leaves_the_rest() -> None:
     assert {key: value for key, value in plain.items() if key not in kept} == {
         key: value for key, value in recipe.items() if key not in kept
     }
+
+
+@pytest.mark.parametrize(("typed", "name"), [("16-mixed", 16), ("bf16-mixed", "bf16"), ("32-true", 32)])
+def test_lightnings_names_of_precisions_are_taken(typed: str, name: object) -> None:
+    assert compose(f"precision={typed}").precision == name

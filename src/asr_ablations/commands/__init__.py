@@ -9,7 +9,7 @@ This file makes the import of Lightning twice as fast, so it must be imported be
 """
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from importlib import import_module
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
@@ -38,7 +38,7 @@ imports._version = _version_of_others
 class DeferredDynamo(ModuleType):
     """Stands in for torch._dynamo, and imports it if an attribute is used that is missing here."""
 
-    __path__: Sequence[str] = ()
+    __path__: list[str] = []  # noqa: RUF012 (replaced, not changed)
 
     class OptimizedModule:
         """Stands in for torch's class of compiled modules, of which there are none before the import."""
@@ -58,30 +58,32 @@ class DeferredDynamo(ModuleType):
 
 
 class DynamoFinder(MetaPathFinder, Loader):
-    """Imports torch._dynamo before any of its submodules."""
+    """Finds DeferredDynamo in place of torch._dynamo, and imports torch._dynamo before any of its submodules."""
 
     def find_spec(self, name: str, path: object, target: object = None) -> ModuleSpec | None:
+        if name == DYNAMO:
+            return ModuleSpec(name, self)
         if not name.startswith(f"{DYNAMO}."):
             return None
         _import_dynamo()
         return ModuleSpec(name, self) if name in sys.modules else find_spec(name)
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
-        return sys.modules[spec.name]  # imported with torch._dynamo
+        return sys.modules.get(spec.name) or DeferredDynamo(spec.name)  # submodules are imported with torch._dynamo
 
     def exec_module(self, module: ModuleType) -> None:
         pass
 
 
+_finder = DynamoFinder()
+
+
 def _import_dynamo() -> ModuleType:
+    if _finder in sys.meta_path:
+        sys.meta_path.remove(_finder)
     if isinstance(sys.modules.get(DYNAMO), DeferredDynamo):
         del sys.modules[DYNAMO]
-    if finder in sys.meta_path:
-        sys.meta_path.remove(finder)
     return import_module(DYNAMO)
 
 
-finder = DynamoFinder()
-if DYNAMO not in sys.modules:
-    sys.modules[DYNAMO] = DeferredDynamo(DYNAMO)
-    sys.meta_path.insert(0, finder)
+sys.meta_path.insert(0, _finder)

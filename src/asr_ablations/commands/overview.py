@@ -12,7 +12,7 @@ from asr_ablations.runs.layout import ARMS, CONFIG, SWEEP, is_run, runs_in
 from asr_ablations.runs.reader import UnreadableFileError, read_config, read_standing, read_summary
 from asr_ablations.runs.status import RESULTS, Fate, fate_of
 from asr_ablations.sweep.live import ArmState, read_words, tabulate_states
-from asr_ablations.tools.files import typed
+from asr_ablations.tools.files import REPOSITORY, typed
 from asr_verdicts.config import determining, flatten
 from asr_verdicts.confounds import MISSING, value_text
 from asr_verdicts.errors import UsageError
@@ -34,14 +34,26 @@ def list_parser() -> argparse.ArgumentParser:
     return parser
 
 
+def list_sweep_files(arguments: list[str] | None = None) -> int:
+    description = "List the sweep files in sweeps/ with their questions. train.py -m -cd sweeps -cn <name> runs one."
+    argparse.ArgumentParser(description=description).parse_args(arguments)
+    table = Table("sweep file", Column("question", overflow="fold"))
+    for file in sorted((REPOSITORY / "sweeps").glob("*.yaml")):
+        table.add_row(file.stem, file.read_text(encoding="utf-8").partition("\n")[0].lstrip("# "))
+    console().print(table)
+    print(f"to run one: {typed('train', '-m', '-cd', 'sweeps', '-cn')} <name>")
+    return 0
+
+
 def show_status(arguments: list[str] | None = None) -> int:
     options = status_parser().parse_args(arguments)
-    return exit_code(lambda: _status(Path(options.sweep), options.follow))
+    return exit_code(lambda: _status(Path(options.sweep or _newest(Path("outputs"))), options.follow))
 
 
 def status_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description="Show the state, epoch and remaining time of a sweep's runs.")
-    parser.add_argument("sweep", type=as_folder, help="folder of a sweep, such as outputs/rnn_type")
+    help_ = "folder of a sweep, such as outputs/rnn_type; default: the newest sweep in outputs"
+    parser.add_argument("sweep", nargs="?", type=as_folder, help=help_)
     parser.add_argument("--follow", action="store_true", help="update every two seconds until all runs have ended")
     return parser
 
@@ -77,6 +89,13 @@ def _list(outputs: Path) -> int:
     terminal.print(table)
     terminal.print(f"to show the runs of a sweep: {typed('status', sweeps[0])}", soft_wrap=True)
     return 0
+
+
+def _newest(outputs: Path) -> Path:
+    """Return the folder of the sweep that was started last."""
+    if not (manifests := list(outputs.glob(f"*/{SWEEP}"))):
+        raise UsageError(f"{outputs}: contains no sweeps; {typed('train', '-m', 'rnn=lstm,gru')} starts one")
+    return max(manifests, key=lambda manifest: manifest.stat().st_mtime).parent
 
 
 def _runs(sweep: Path) -> list[Path]:

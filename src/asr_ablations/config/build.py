@@ -1,5 +1,6 @@
 """Build objects from a resolved config."""
 
+import difflib
 import functools
 import logging
 import re
@@ -21,7 +22,7 @@ from asr_ablations.config.targets import (
     source_hash,
 )
 from asr_ablations.tools.errors import is_lack_of_memory, missing
-from asr_ablations.tools.files import format_override, quote_word
+from asr_ablations.tools.files import REPOSITORY, format_override, quote_word, typed
 from asr_verdicts.config import SHA256
 from asr_verdicts.errors import UsageError, choices
 from asr_verdicts.terminal import harmless_line
@@ -74,13 +75,17 @@ def _record_sources(node: object) -> None:
 
 def one_line(error: Exception) -> str:
     """Return the message of a config error in one line. Hydra's cryptic messages are reworded."""
-    if isinstance(typed := getattr(error, "override", None), str):  # an error of Hydra's grammar
-        text = quote_word(format_override(*typed.split("=", 1)) if "=" in typed else typed)
-        return harmless_line(f"{typed}: Hydra cannot read this value; to pass it as text, quote it twice: {text}")
+    if isinstance(word := getattr(error, "override", None), str):  # an error of Hydra's grammar
+        text = quote_word(format_override(*word.split("=", 1)) if "=" in word else word)
+        return harmless_line(f"{word}: Hydra cannot read this value; to pass it as text, quote it twice: {text}")
     if (name := getattr(error, "missing_cfg_file", None)) is not None:  # Hydra's error for a missing file
         if options := getattr(error, "options", None):
             return f"{'='.join(str(name).rsplit('/', 1))}: expected {', '.join(options)}"
-        return f"-cn {name}: there is no such file in conf/ or in the folder of -cd, such as -cd sweeps"
+        near = difflib.get_close_matches(str(name), [file.stem for file in (REPOSITORY / "sweeps").glob("*.yaml")], n=1)
+        nearest = "".join(f"nearest: -cd sweeps -cn {sweep}; " for sweep in near)
+        return (
+            f"-cn {name}: there is no such file in conf/ or in the folder of -cd; {nearest}{typed('sweeps')} lists them"
+        )
     behind = error.__context__
     return harmless_line(str(behind if isinstance(behind, UsageError) else error))
 

@@ -39,6 +39,8 @@ from asr_verdicts.errors import UsageError, choices
 
 LOGGER_LIST = re.compile(r"logger=\[([\w\s,]*)\]")
 CONDITIONS = re.compile(r"conditions=(?:\[([\w\s,]*)\]|(\w+))")
+SYNONYMS = {"16-mixed": 16, "bf16-mixed": "bf16", "32-true": 32}
+"""Lightning's names of precisions, each with its name here."""
 REFUSED = re.compile(r"Could not override '([^'@]+)'|Error merging override (\w+)=(.*)")
 """Matches two of Hydra's error messages: for an unknown key, and for a value where keys are expected."""
 
@@ -124,6 +126,8 @@ class Loader(ConfigLoaderImpl):
             if (match := REFUSED.match(str(error))) is None or primary is None:
                 raise
             raise refuse_key(match[1], primary) if match[1] else expect_keys(match[2], match[3]) from error
+        if (precision := cfg.get("precision")) in SYNONYMS:
+            cfg.precision = SYNONYMS[precision]
         if self._repository.primary is not None:
             refuse_unread(cfg, self._repository.primary, self._defaults, self._repository.folders())
         return cfg

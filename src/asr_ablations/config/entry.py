@@ -2,9 +2,11 @@
 
 import functools
 import os
+import re
 import signal
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,7 @@ import yaml
 from hydra._internal.utils import get_args_parser
 from hydra.conf import HydraConf
 from hydra.core.hydra_config import HydraConfig
+from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException
 from hydra.types import RunMode
 from omegaconf import DictConfig
@@ -58,7 +61,21 @@ def arrange_words(words: Sequence[str], config_name: str) -> list[str]:
         if (key := key.lstrip("+")) in typed_before:
             raise UsageError(f"{typed_before[key]} {word}: {key} is set twice; expected it once")
         typed_before[key] = word
+    if not parsed.multirun:
+        _refuse_several_values(parsed.overrides, words)
     return [*(word for word in words if word not in parsed.overrides), *parsed.overrides]
+
+
+def _refuse_several_values(overrides: Sequence[str], words: Sequence[str]) -> None:
+    """Raise UsageError for a value of a sweep, such as rnn=lstm,gru, because there is no -m."""
+    for word in overrides:
+        with suppress(HydraException):  # Hydra cannot read the value, and will say so
+            if OverridesParser.create().parse_override(word).is_sweep_override():
+                value = word.partition("=")[2]
+                is_decimal = re.fullmatch(r"-?\d+,0\d+", value)
+                point = f"; a decimal number has a point: {value.replace(',', '.')}" if is_decimal else ""
+                command = typed(Path(sys.argv[0]).stem, "-m", *words)
+                raise UsageError(f"{word}: several values need -m: {command}{point}")
 
 
 def _print_help(words: list[str], config_name: str) -> bool:
@@ -167,6 +184,8 @@ def _explain(error: BaseException) -> BaseException:
     """Convert an error to a one-line UsageError if the command line or a user's file caused it; else return it."""
     if isinstance(error, RuntimeError) and str(error).startswith("Invalid plugin"):
         return UsageError(f"hydra.launcher, hydra.sweeper: {error}; expected one that --help lists")
+    if str(error).endswith("INTERVAL_SWEEP"):
+        return UsageError("interval(…) needs hydra/sweeper=optuna, which draws values from it; expected it, or values")
     if not isinstance(error, (UsageError, HydraException, OmegaConfBaseException, yaml.YAMLError, UnicodeDecodeError)):
         return error
     return stop_before(error) or UsageError(one_line(error))

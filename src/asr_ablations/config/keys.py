@@ -7,6 +7,7 @@ from functools import cache
 from pathlib import Path
 
 import yaml
+from hydra.core.config_store import ConfigStore
 from hydra.core.default_element import ResultDefault
 from omegaconf import DictConfig, OmegaConf
 
@@ -32,8 +33,15 @@ ELSEWHERE = {
     "batch.accumulate", "ckpt_path": "weights", "checkpoint_path": "weights", "finetune": "weights", "devices": "gpus",
     "num_workers": "workers", "hidden_size": "width", "hidden_dim": "width", "callbacks": "stopping",
     "gradient_clip_val": "gradient.limit", "experiment_name": "sweep", "experiment": "-cd sweeps -cn <name>",
+    "fast_dev_run": "debug=fast", "limit_train_batches": "debug=fast", "limit_val_batches": "debug=fast",
+    "limit_test_batches": "debug=fast", "overfit_batches": "debug=overfit", "profiler": "debug=profile",
+    "accelerator": "gpus", "max_steps": "max_epochs", "max_time": "hydra.launcher.timeout=<minutes> ends an arm of -m",
+    "val_check_interval": "validation follows every epoch", "check_val_every_n_epoch": "validation follows every epoch",
+    "gpus_per_node": "gpus", "tasks_per_node": "gpus", "cpus_per_task": "hydra.launcher.cpus",
+    "mem_gb": "hydra.launcher.memory", "timeout_min": "hydra.launcher.minutes", "n_jobs": "hydra.launcher.jobs",
+    "array_parallelism": "hydra.launcher.jobs", "slurm_array_parallelism": "hydra.launcher.jobs",
 }  # fmt: skip
-"""Key names in other toolkits and project templates, each with the equivalent key or arguments in this project."""
+"""Keys of Lightning, submitit, other toolkits and templates, each with the key that does it here, or an explanation."""
 
 
 @cache
@@ -115,6 +123,11 @@ def refuse_key(key: str, primary: str) -> UsageError:
         options = ", ".join(f"+{key}={file.stem}" for file in files)
         return UsageError(f"{key}: not used by default; expected {options}")
     plain, chosen = read_command(primary)
+    if key.startswith("hydra.launcher."):
+        stored = ConfigStore.instance().repo["hydra"]["launcher"].values()
+        return UsageError(
+            f"{key}: {propose_keys(key, [*plain, *{f'hydra.launcher.{n}' for s in stored for n in s.node}])}"
+        )
     nodes = {group: {name: None for node in options_by_name(group).values() for name in node} for group in chosen}
     return UsageError(f"{key}: {propose_keys(key, {**plain, **nodes, **flatten({**plain, **nodes})})}")
 
@@ -123,9 +136,13 @@ def propose_keys(key: str, names: Collection[str]) -> str:
     """Return a message that proposes similar keys, such as keys with the same last part: optimizer.lr for lr."""
     others = [name for name in names if name != key and not name.startswith(f"{key}.") and "._" not in name]
     last = key.rpartition(".")[2]
-    usual = [name for name in (ELSEWHERE.get(last, ""),) if name in others or name.startswith("-")]
+    usual = ELSEWHERE.get(last, "")
+    if " " in usual and not usual.startswith("-"):
+        return f"there is no such key; {usual}"
+    if usual in others or "=" in usual or usual.startswith("-"):
+        return f"there is no such key; nearest: {usual}"
     same = [name for name in others if name.rpartition(".")[2] == last]
-    near = [*usual, *same, *difflib.get_close_matches(key, others, n=NEAREST)]
+    near = [*same, *difflib.get_close_matches(key, others, n=NEAREST)]
     near = near or [name for name in others if key.startswith(f"{name}_")]
     nearest = ", ".join([*dict.fromkeys(near)][:NEAREST])
     return f"there is no such key; {f'nearest: {nearest}' if near else '--help keys lists them'}"

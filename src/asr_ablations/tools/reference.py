@@ -1,6 +1,7 @@
 """Help texts for the options and keys in conf/, generated from the comments in its yaml files."""
 
 import ast
+import difflib
 import itertools
 import shutil
 import textwrap
@@ -178,7 +179,9 @@ class Help:
         within = [key for file in self._files(topic.partition(".")[0]) for key in _keys(file)]
         if wanted := [key for key in [*_once(plain), *within] if f"{key.name}.".startswith(f"{topic}.")]:
             return "\n".join(dict.fromkeys(map(_describe, wanted)))
-        raise UsageError(f"--help {topic}: expected keys, a key, or a group: {', '.join(sorted(self.groups))}")
+        names = [*self.groups, *(key.name for key in _once(plain)), KEYS]
+        near = ", ".join(difflib.get_close_matches(topic, names, n=2)) or f"a group: {', '.join(sorted(self.groups))}"
+        raise UsageError(f"--help {topic}: there is no such key or group; expected keys, or {near}")
 
     def _explain_group(self, group: str, default: str | None) -> str:
         files = self._files(group)
