@@ -129,6 +129,12 @@ def test_help_for_what_is_not_there_is_one_line(tmp_path: Path) -> None:
     assert done.stderr.startswith("error: --help nrom: there is no such key or group; expected keys, or norm")
 
 
+def test_check_has_a_help_of_its_own(tmp_path: Path) -> None:
+    done = expect(0, python(["src/check.py", "--help"], clean_environment(tmp_path, tmp_path)))
+    assert done.stdout.startswith("check.py: checks options")
+    assert "an ablation: one run per" not in done.stdout
+
+
 def test_help_lists_the_groups_of_its_command_alone(tmp_path: Path) -> None:
     done = expect(0, python(["src/transcribe.py", "--help"], clean_environment(tmp_path, tmp_path)))
     assert "decoder: attention_rescored, beam" in done.stdout

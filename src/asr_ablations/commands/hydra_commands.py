@@ -49,7 +49,14 @@ def log(evaluations: "Sequence[Evaluation]") -> None:
         print(f"W&B later: {command}")
 
 
-@entry("config")
+CHECK = """check.py: checks options against the contracts of their groups
+
+python src/check.py rnn=mine                 an option: shapes, gradients, padding, alone = in a batch, devices, state
+python src/check.py -cd conf rnn=mine        with your own folder of options
+Every option on the command line is checked, in a model that the other options make."""
+
+
+@entry("config", header=CHECK)
 def check(cfg: DictConfig) -> None:
     from asr_ablations.commands.check_variant import check
 

@@ -78,7 +78,7 @@ def _refuse_several_values(overrides: Sequence[str], words: Sequence[str]) -> No
                 raise UsageError(f"{word}: several values need -m: {command}{point}")
 
 
-def _print_help(words: list[str], config_name: str) -> bool:
+def _print_help(words: list[str], config_name: str, header: str | None) -> bool:
     """Print the version or the help if the user requests it. Return whether something was printed.
 
     If --help is combined with overrides, Hydra shows the composed config instead.
@@ -93,7 +93,7 @@ def _print_help(words: list[str], config_name: str) -> bool:
     if not parsed.help or unknown or parsed.config_name is not None or len(topics) != len(parsed.overrides):
         return False
     folders = CONF, *list_user_folders()
-    page = Help(CONF / f"{config_name}.yaml", *read_command(config_name), config_name in READS, folders)
+    page = Help(CONF / f"{config_name}.yaml", *read_command(config_name), config_name in READS, folders, header)
     print("\n\n".join(map(page.explain, topics)) or page.overview())
     return True
 
@@ -103,13 +103,14 @@ Task = Callable[[Any], object]
 
 
 def entry(
-    config_name: str, checked: Callable[[Any], None] = check, *, continues: bool = False
+    config_name: str, checked: Callable[[Any], None] = check, *, continues: bool = False, header: str | None = None
 ) -> Callable[[Task], Task]:
     """Turn `task(cfg)` into a command. If it is called without a config, it composes one from the command line.
 
     - config_name: the command's file in conf/
     - checked: function that checks a config; the default checks training configs
     - continues: whether the same command continues its work after an interruption
+    - header: the first lines of --help, by default those in the command's file
     """
 
     def decorate(task: Task) -> Task:
@@ -144,7 +145,7 @@ def entry(
             os.environ["HYDRA_FULL_ERROR"] = "1"  # errors are printed below; Hydra would print more and exit with 1
             try:
                 if cfg is None:
-                    if _print_help(sys.argv[1:], config_name):
+                    if _print_help(sys.argv[1:], config_name, header):
                         return None
                     sys.argv[1:] = arrange_words(sys.argv[1:], config_name)
                 return command(cfg)

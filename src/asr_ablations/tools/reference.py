@@ -141,6 +141,7 @@ class Help:
 
     file: the command's main file in conf/. plain: the command's keys outside groups. groups: the command's groups.
     adds_keys: whether `--help keys` also explains keys in groups. folders: conf/ and the user's config folder, if any.
+    header: examples of the command, by default those in its file.
     """
 
     file: Path
@@ -148,11 +149,12 @@ class Help:
     groups: Collection[str]
     adds_keys: bool
     folders: Sequence[Path]
+    header: str | None = None
 
     def overview(self) -> str:
         """Return examples of the command, its groups with their options, and how to get more help."""
         content = yaml.safe_load(self.file.read_text(encoding="utf-8"))
-        words = content.get("hydra", {}).get("help", {})
+        words = content.get("hydra", {}).get("help", {}) if self.header is None else {"header": self.header}
         name = "train" if self.file == DEFAULTS else self.file.stem
         parts = [words.get("header", "").replace("${hydra.help.app_name}", name).rstrip(), ""]
         if self.groups:
