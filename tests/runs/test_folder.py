@@ -1,6 +1,7 @@
 """The folder of a run, and a run that is planned."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import DictConfig, OmegaConf, open_dict
 
 from asr_ablations.runs.folder import Run
-from asr_ablations.runs.identity import identity, short_name
+from asr_ablations.runs.identity import identity, name_sweep, short_name
 from asr_ablations.runs.layout import STANDING, SWEEP
 from asr_ablations.runs.lease import LeaseHeldError, owner
 from asr_ablations.runs.records import damage
@@ -153,6 +154,18 @@ def test_names_within_a_sweep_tell_what_varies_and_never_lose_the_seed() -> None
     assert names[0].endswith("+seed-1")
     assert names[1].endswith("+seed-204")
     assert all(len(name) <= 80 for name in names)
+
+
+def test_a_sweep_is_named_by_what_varies_if_it_needs_be_short() -> None:
+    varied = ["rnn=lstm,gru", "seed=0,1"]
+    assert name_sweep(["precision=16", *varied, "workers=2"], varied) == "rnn-lstm-gru+seed-0-1+precision-16"
+    assert name_sweep(["logger=csv"], []) == "default"
+    constant = [f"data.{name}=1" for name in ("hours", "words", "test_speakers", "validation_speakers")]
+    name = name_sweep([*constant, *varied], varied)
+    assert re.fullmatch("rnn-lstm-gru[+]seed-0-1-[0-9a-f]{4}", name)
+    assert name == name_sweep([*reversed(varied), *constant], varied) != name_sweep([*constant[1:], *varied], varied)
+    long = [f"model.convolutions.{number}.channels=1,2" for number in range(9)]
+    assert re.fullmatch(r"model.convolutions.0.channels-1-2-[0-9a-f]{4}", name_sweep(long, long))
 
 
 def test_an_arm_of_a_list_is_called_by_its_name_and_the_folder_keeps_what_it_is_called(cfg: DictConfig) -> None:

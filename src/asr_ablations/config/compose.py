@@ -31,7 +31,7 @@ from omegaconf.errors import OmegaConfBaseException
 from asr_ablations.config.build import one_line
 from asr_ablations.config.keys import expect_keys, refuse_key, refuse_unread
 from asr_ablations.config.targets import list_user_folders
-from asr_ablations.runs.identity import sha256_of, sha256_of_weights, short_name
+from asr_ablations.runs.identity import name_sweep, sha256_of, sha256_of_weights
 from asr_ablations.runs.layout import ALONE
 from asr_ablations.tools.files import CONF
 from asr_verdicts.config import flatten
@@ -263,4 +263,10 @@ def sweep_name(hydra: HydraConf | DictConfig | None) -> str:
     """Return a sweep's name: the name of its config file, or else its overrides; ALONE for a single run."""
     if hydra is None or hydra.mode != RunMode.MULTIRUN:
         return ALONE
-    return str(hydra.job.config_name) if hydra.job.config_name != "config" else short_name(hydra.overrides.task)
+    if hydra.job.config_name != "config":
+        return str(hydra.job.config_name)
+    words = list(hydra.overrides.task)
+    parsed = OverridesParser.create().parse_overrides(words)
+    return name_sweep(
+        words, [word for word, override in zip(words, parsed, strict=True) if override.is_sweep_override()]
+    )

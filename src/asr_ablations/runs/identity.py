@@ -52,7 +52,7 @@ def of_the_experiment(overrides: Iterable[str]) -> list[str]:
     return [override for override in overrides if not override.lstrip("+~").startswith(machine)]
 
 
-LONGEST = 80  # maximum number of characters of a run's name
+LONGEST, LONGEST_SWEEP = 80, 60  # maximum number of characters of a run's name and of a sweep's name
 
 
 def short_name(overrides: Iterable[str], constant: Collection[str] | None = None) -> str:
@@ -67,8 +67,24 @@ def short_name(overrides: Iterable[str], constant: Collection[str] | None = None
         words = [word for word in words if word not in constant]
     seed = next((slug(word.replace("=", "-")) for word in words if word.startswith("seed=")), "")
     others = [without_folder(word).replace("=", "-") for word in words if not word.startswith("seed=")]
-    name = slug("+".join(others))[: LONGEST - len(seed) - 1] if others else ""
+    name = _cut(slug("+".join(others)), LONGEST - len(seed) - 1) if others else ""
     return "+".join(filter(None, [name, seed])) or "default"
+
+
+def name_sweep(overrides: Iterable[str], varied: Collection[str]) -> str:
+    """Name a sweep by its overrides; if they are too long, only by those that it varies, and a hash of all."""
+    words = [word for word in of_the_experiment(overrides) if not word.startswith("gpus=") or word in varied]
+    words.sort(key=lambda word: (word not in varied, word.startswith("seed=")))
+    name = slug("+".join(word.replace("=", "-") for word in map(without_folder, words)))
+    if not words or len(name) <= LONGEST_SWEEP:
+        return name if words else "default"
+    name = slug("+".join(word.replace("=", "-") for word in map(without_folder, words) if word in varied))
+    return f"{_cut(name, LONGEST_SWEEP)}-{content_key(4, overrides=sorted(words))}"
+
+
+def _cut(name: str, longest: int) -> str:
+    """Cut a name between two of its words, or in its first word if that is too long by itself."""
+    return name if len(name) <= longest else name[: longest + 1].rpartition("+")[0] or name[:longest]
 
 
 def without_folder(override: str) -> str:
