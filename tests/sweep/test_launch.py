@@ -5,6 +5,7 @@ import json
 import os
 import signal
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -363,7 +364,24 @@ def test_arms_are_to_be_compared_where_one_is_done(
     assert "compare them" not in capsys.readouterr().out
     done = write_run(tmp_path, "rnn=rnn")
     print_arms([*folders, done])
-    assert "compare them  python src/compare.py" in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert "compare them  python src/compare.py" in printed
+    assert "status" in printed
+
+
+def test_arms_that_are_done_take_a_line_each_in_80_columns(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folders = [write_run(tmp_path, f"rnn={rnn}", rate=0.125) for rnn in ("lstm", "gru")]
+    for width, cost in ((80, False), (120, True)):
+        monkeypatch.setattr("asr_ablations.sweep.live.console", partial(Console, width=width))
+        print_arms(folders)
+        table, _, _ = capsys.readouterr().out.partition("runs in")
+        assert len(table.splitlines()) == 1 + 3 + len(folders) + 1
+        assert max(map(len, table.splitlines())) <= width
+        assert "│ rnn=gru " in table
+        assert ("params" in table) == cost
+        assert "status" not in table
 
 
 @pytest.mark.parametrize("text", ["{", "[]", '{"epoch": 1}', '{"epoch": "one", "epochs": 4}', "\x00"])

@@ -1,6 +1,6 @@
 """Show a sweep's arms while they run (as a table, or without a terminal as one line per change) and at the end."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import NamedTuple
@@ -22,7 +22,10 @@ from asr_ablations.runs.reader import (
 from asr_ablations.runs.status import DIVERGED, DONE, FAILED, RUNNING, why_unfinished
 from asr_ablations.sweep.arm import ELSEWHERE, STOPPED, WAITING, State
 from asr_ablations.tools.files import typed
+from asr_verdicts.record import Summary
 from asr_verdicts.terminal import console
+
+WIDE = 100  # minimum width of a terminal, in columns, for the table of arms to show their cost
 
 
 def make_table(title: str, columns: Sequence[str], left: Collection[str] = ("arm", "status")) -> Table:
@@ -36,14 +39,18 @@ def make_table(title: str, columns: Sequence[str], left: Collection[str] = ("arm
 def print_arms(folders: Sequence[Path]) -> None:
     """Print one line per run folder with the arm's status and error rates, then the command that compares the arms."""
     terminal = console()
-    table = make_table("arms", ["arm", "status", "validation WER %", "WER % of the test sets", "train s", "parameters"])
-    rows = [_cells(folder) for folder in folders]
-    for name, cells in zip(label_arms(list(map(read_words, folders))), rows, strict=True):
-        table.add_row(name, *cells)
+    reasons = {folder: why_unfinished(folder) for folder in folders}
+    done = {folder: read_summary(folder) for folder, reason in reasons.items() if not reason}
+    sets = dict.fromkeys(name for summary in done.values() for name in (next(iter(summary.sets)), *summary.test_sets))
+    cost = ["train s", "params"] if terminal.width >= WIDE else []
+    table = make_table("arms, WER %" if sets else "arms", ["arm", *["status"][: any(reasons.values())], *sets, *cost])
+    for name, (folder, reason) in zip(label_arms(list(map(read_words, folders))), reasons.items(), strict=True):
+        cells = [reason] if folder not in done else [DONE][: any(reasons.values())] + _cells(done[folder], sets)
+        table.add_row(name, *cells[: len(table.columns) - 1])
     terminal.print(table)
     if folders:
         terminal.print(f"runs in {folders[0].parent}", soft_wrap=True)
-    if len(folders) > 1 and any(status == DONE for status, *_ in rows):
+    if len(folders) > 1 and done:
         terminal.print(f"compare them  {typed('compare', folders[0].parent)}", soft_wrap=True)
 
 
@@ -70,15 +77,10 @@ def read_words(folder: Path) -> list[str]:
     return list(read_recorded(frozen)["overrides"]) if frozen.exists() else [folder.name]
 
 
-def _cells(folder: Path) -> list[str]:
-    """Return the cells of a row: status, validation WER %, WER % of each test set, training seconds, parameters."""
-    if reason := why_unfinished(folder):
-        return [reason, "", "", "", ""]
-    summary = read_summary(folder)
-    tests = "  ".join(f"{name} {100 * summary.sets[name].wer:.2f}" for name in summary.test_sets)
-    validation = next(iter(summary.sets.values()))
-    wer = f"{100 * validation.wer:.2f}"
-    return [DONE, wer, tests, f"{summary.seconds['train']:.0f}", f"{summary.parameters or 0:,}"]
+def _cells(summary: Summary, sets: Iterable[str]) -> list[str]:
+    """Return cells of a row: WER % of each set, training seconds, millions of parameters."""
+    rates = [f"{100 * summary.sets[name].wer:.2f}" if name in summary.sets else "" for name in sets]
+    return [*rates, f"{summary.seconds['train']:.0f}", f"{(summary.parameters or 0) / 1e6:.2f} M"]
 
 
 COLOURS = {DONE: "green", DIVERGED: "yellow", RUNNING: "cyan", FAILED: "red", STOPPED: "yellow", ELSEWHERE: "magenta"}
