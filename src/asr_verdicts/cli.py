@@ -5,6 +5,7 @@ asr-verdicts compare --references ref.trn 'base=base/seed*/hyp.trn' 'mine=mine/s
 """
 
 import argparse
+import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -22,6 +23,8 @@ from asr_verdicts.texts.systems import columns, parse, read_given
 if TYPE_CHECKING:
     from asr_verdicts.comparison import Comparison
     from asr_verdicts.report.document import Report
+
+GATES = ("worse", "not-equivalent")
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -63,6 +66,12 @@ def add_answer_options(parser: argparse.ArgumentParser, out: str) -> None:
     parser.add_argument("--set", metavar="NAME", help="test set that decides (default: as declared, or the first)")
     parser.add_argument("--full", action="store_true", help="print all tables, not only the answer")
     parser.add_argument("--out", type=Path, help=f"folder for the report files (default: {out})")
+    parser.add_argument("--json", action="store_true", help="print the contents of comparison.json, not the answer")
+    parser.add_argument(
+        "--fail-if",
+        choices=GATES,
+        help="exit with code 1 if an arm is worse than the baseline, or unless it is better or equivalent",
+    )
 
 
 def add_text_options(group: argparse._ActionsContainer) -> None:
@@ -102,20 +111,57 @@ def compare_given(options: argparse.Namespace, systems: Sequence[str]) -> "Compa
 
 
 def write_report(report: "Report", folder: Path, options: argparse.Namespace) -> int:
-    """Print the answer, or all tables with --full, and write the report files. Figures need matplotlib."""
+    """Write the report files and print the answer. Return the exit code. Figures need matplotlib."""
     from asr_verdicts.report.files import write_texts
-    from asr_verdicts.report.terminal import print_answer, print_comparison
 
-    (print_comparison if options.full else print_answer)(report)
-    written = write_texts(report, folder)
+    failed = pass_gate(report.comparison, options.fail_if)
+    written = write_texts(report, folder)  # before anything is printed, because `| head` ends the command there
+    notes = []
     try:
         from asr_verdicts.report.figures import FIGURES, write_figures
     except ModuleNotFoundError:
-        print("no figures, because matplotlib is missing; pip install 'asr-verdicts[figures]' installs it")
+        notes.append("no figures, because matplotlib is missing; pip install 'asr-verdicts[figures]' installs it")
     else:
         written += write_figures(report.comparison, folder, FIGURES)
-    print_files(written, folder)
-    return 0
+    return print_result(report, options, failed, written, folder, notes)
+
+
+def pass_gate(comparison: "Comparison", gate: str | None) -> list[str]:
+    """Return the sentences of the verdicts that do not pass --fail-if. Raise UsageError if no verdict can pass it."""
+    from asr_verdicts.verdict import EQUIVALENT
+
+    if gate is None:
+        return []
+    if not comparison.answer:
+        raise UsageError(f"--fail-if={gate}: there is nothing to compare; expected two systems or more")
+    if gate == "worse":
+        return [verdict.sentence for verdict in comparison.answer if verdict.outcome == "worse"]
+    if any(verdict.margin is None for verdict in comparison.answer):
+        raise UsageError(f"--fail-if={gate}: no margin is declared; expected --margin, or ablation.margin of the runs")
+    return [verdict.sentence for verdict in comparison.answer if verdict.outcome not in ("better", *EQUIVALENT)]
+
+
+def print_result(
+    report: "Report",
+    options: argparse.Namespace,
+    failed: Sequence[str],
+    written: Sequence[Path],
+    folder: Path,
+    notes: Sequence[str],
+) -> int:
+    """Print the answer, all tables with --full, or JSON with --json. Return 1 if verdicts failed, else 0."""
+    from asr_verdicts.report.files import plain
+    from asr_verdicts.report.terminal import print_answer, print_comparison
+
+    if options.json:
+        print(json.dumps(plain(report.content), ensure_ascii=False, indent=2))
+    else:
+        (print_comparison if options.full else print_answer)(report)
+        print(*notes, sep="\n", end="\n" * bool(notes))
+        print_files(written, folder)
+    for sentence in failed:
+        print(harmless(f"--fail-if={options.fail_if}: {sentence}"), file=sys.stderr)
+    return 1 if failed else 0
 
 
 def print_files(paths: Sequence[Path], folder: Path) -> None:

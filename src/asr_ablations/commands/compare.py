@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 from asr_ablations.commands.console import as_folder, exit_code
 from asr_ablations.runs.layout import COMPARISON
 from asr_ablations.tools.files import CONF, typed
-from asr_verdicts.cli import add_answer_options, add_text_options, print_files
+from asr_verdicts.cli import add_answer_options, add_text_options, pass_gate, print_files, print_result
 from asr_verdicts.errors import UsageError
 from asr_verdicts.files import folder_name
 from asr_verdicts.terminal import waiting
@@ -147,21 +147,21 @@ def write_comparison(options: argparse.Namespace) -> int:
 
 
 def write_report(options: argparse.Namespace, comparison: "Comparison", folder: Path) -> int:
-    """Print the answer of a comparison, and write its files to `folder`."""
+    """Write the files of a comparison to `folder` and print its answer. Return the exit code."""
     from asr_ablations.report.training_report import report_comparison
     from asr_verdicts.report.files import write_texts
-    from asr_verdicts.report.terminal import print_answer, print_comparison
 
+    failed = pass_gate(comparison, options.fail_if)
     report = report_comparison(comparison)
-    (print_comparison if options.full else print_answer)(report)
-    written = write_texts(report, folder)
+    written = write_texts(report, folder)  # before anything is printed, because `| head` ends the command there
     drawn: list[Path] = []
+    notes = []
     if options.figures or not options.no_page:
         from asr_ablations.report.figures import write_figures
 
         drawn = write_figures(comparison, folder, options.figures)
         if lacking := [name for name in options.figures if name not in {path.stem for path in drawn}]:
-            print(f"not drawn, because the runs lack the data: {', '.join(lacking)}")
+            notes.append(f"not drawn, because the runs lack the data: {', '.join(lacking)}")
         written += drawn
     if not options.no_page:
         from asr_ablations.report.page import write_page
@@ -169,12 +169,11 @@ def write_report(options: argparse.Namespace, comparison: "Comparison", folder: 
         with waiting("drawing utterances"):
             inspected, pictures = inspect_single(comparison, folder)
         written += [*pictures, *write_page(report, folder, [*drawn, *pictures], inspected)]
-    print_files(written, folder)
     if options.wandb_log:
         from asr_ablations.report.wandb import log_comparison
 
-        print(log_comparison(comparison, options.wandb_log, folder))
-    return 0
+        notes.append(log_comparison(comparison, options.wandb_log, folder))
+    return print_result(report, options, failed, written, folder, notes)
 
 
 def inspect_single(comparison: "Comparison", folder: Path) -> "tuple[list[Inspected], list[Path]]":
