@@ -9,7 +9,7 @@ from rich.table import Column, Table
 
 from asr_ablations.commands.console import as_folder, exit_code
 from asr_ablations.runs.layout import ARMS, CONFIG, SWEEP, is_run, runs_in
-from asr_ablations.runs.reader import UnreadableFileError, read_config, read_standing, read_summary
+from asr_ablations.runs.reader import UnreadableFileError, read_config, read_standing, read_summary, recorded_id
 from asr_ablations.runs.status import RESULTS, Fate, fate_of
 from asr_ablations.sweep.live import ArmState, read_words, tabulate_states
 from asr_ablations.tools.files import REPOSITORY, typed
@@ -100,7 +100,10 @@ def _newest(outputs: Path) -> Path:
 
 def _runs(sweep: Path) -> list[Path]:
     """Return the folders of all runs of a sweep, including runs that have not started."""
-    return sorted({*runs_in(sweep), *(sweep / file.stem for file in (sweep / ARMS).glob("*.yaml"))})
+    started = runs_in(sweep)
+    ids = {recorded_id(folder) for folder in started}
+    frozen = [sweep / file.stem for file in (sweep / ARMS).glob("*.yaml")]
+    return sorted({*started, *(folder for folder in frozen if recorded_id(folder) not in ids)})
 
 
 def _word(state: str) -> str:

@@ -16,7 +16,7 @@ from asr_ablations.runs import layout
 from asr_ablations.runs.environment import environment
 from asr_ablations.runs.identity import BEHAVIOUR, content, derived_keys, identity, short_name
 from asr_ablations.runs.lease import LEASE_HELD_EXIT_CODE, Lease, LeaseHeldError, owner
-from asr_ablations.runs.reader import Status, read_config, read_environment
+from asr_ablations.runs.reader import Status, read_config, read_environment, recorded_id
 from asr_ablations.runs.status import (
     DONE,
     FAILED,
@@ -51,8 +51,9 @@ class Run:
         self.id = identity(cfg, fingerprint)
         sweep = Path(str(cfg.outputs)) / folder_name(str(cfg.sweep))
         # found by id, because the folder name depends on the order of overrides and on machine settings
-        existing = (path for path in sorted(sweep.glob(f"*-{self.id}")) if path.is_dir())
-        self.folder = next(existing, sweep / f"{short_name(_list_overrides(cfg), constant)}-{self.id}")
+        existing = [path for path in sorted(sweep.glob(f"*-{self.id}")) if path.is_dir()]
+        existing = existing or [path for path in layout.runs_in(sweep) if recorded_id(path) == self.id]  # renamed
+        self.folder = next(iter(existing), sweep / f"{short_name(_list_overrides(cfg), constant)}-{self.id}")
         self.name = self.folder.name.removesuffix(f"-{self.id}")
         self.checkpoints = self.folder / layout.CHECKPOINTS
         self.started = time.time()

@@ -220,6 +220,14 @@ def read_environment(folder: Path) -> Environment:
     return read_record(folder / layout.ENVIRONMENT, Environment)
 
 
+def recorded_id(folder: Path) -> str:
+    """Return a run's identity, also if somebody has renamed its folder."""
+    try:
+        return read_environment(folder).id or folder.name.rpartition("-")[2]
+    except (FileNotFoundError, UnreadableFileError):
+        return folder.name.rpartition("-")[2]
+
+
 def read_data(folder: Path) -> DataRecord:
     """Return the recorded descriptions of a run's data sets."""
     return read_record(folder / layout.DATA, DataRecord)

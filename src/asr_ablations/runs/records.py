@@ -31,6 +31,7 @@ from asr_ablations.runs.reader import (
     read_summary,
     read_utterances,
     readable,
+    recorded_id,
 )
 from asr_ablations.runs.status import RESULTS, Fate, fate, fate_of, status_of
 from asr_ablations.runs.sweep_history import newest_declaration, places, searched_arms
@@ -88,7 +89,7 @@ def load(folders: Sequence[Path]) -> Records:
         if folder.name == layout.EVALUATIONS:
             records |= {run.folder: run for run in read_evaluations(folder, read_run(folder.parent))}
         else:
-            paths += _find_run_folders(folder)
+            paths += find_run_folders(folder)
     manifest = cache(_Manifest)  # reads each manifest once, because a search may have hundreds of arms
     changed: dict[str, set[str]] = {}
     terminal = console(stderr=True)
@@ -186,7 +187,8 @@ def _describe_unfinished(folder: Path, state: UnfinishedState, reason: str) -> U
     return Unfinished(folder, state, reason)
 
 
-def _find_run_folders(folder: Path) -> list[Path]:
+def find_run_folders(folder: Path) -> list[Path]:
+    """Return a run folder, or the folders of a sweep's runs, including arms that have not started."""
     if not folder.is_dir():
         raise UsageError(f"{folder}: there is no such folder; expected a sweep folder or a run folder")
     if layout.is_run(folder):
@@ -197,7 +199,7 @@ def _find_run_folders(folder: Path) -> list[Path]:
     if not children and not frozen:
         raise UsageError(f"{folder}: holds no runs; expected a sweep folder, or a run folder with {layout.STATUS}")
     # the same run id may occur twice, because a later launch that varies more keys names the run folder differently
-    by_id = {path.name.rpartition("-")[2]: path for path in [*sorted(frozen), *children]}
+    by_id = {recorded_id(path): path for path in [*sorted(frozen), *children]}
     return sorted({*children, *by_id.values()})
 
 
