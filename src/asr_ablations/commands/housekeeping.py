@@ -16,19 +16,27 @@ from asr_verdicts.files import slug
 
 
 def remove(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description="Remove runs or sweeps, after showing what goes and asking.")
-    parser.add_argument("folders", nargs="+", type=as_folder, help="folder of a run or of a sweep")
-    parser.add_argument("--yes", action="store_true", help="do not ask")
-    options = parser.parse_args(arguments)
+    options = remove_parser().parse_args(arguments)
     return exit_code(lambda: _remove([Path(folder) for folder in options.folders], options.yes))
 
 
+def remove_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(description="Remove runs or sweeps, after showing what goes and asking.")
+    parser.add_argument("folders", nargs="+", type=as_folder, help="folder of a run or of a sweep")
+    parser.add_argument("--yes", action="store_true", help="do not ask")
+    return parser
+
+
 def rename(arguments: list[str] | None = None) -> int:
+    options = rename_parser().parse_args(arguments)
+    return exit_code(lambda: _rename(Path(options.folder), options.name))
+
+
+def rename_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description="Rename a run or a sweep. The same command still finds the run.")
     parser.add_argument("folder", type=as_folder, help="folder of a run or of a sweep")
     parser.add_argument("name", help="new name of the folder, which stays where it is")
-    options = parser.parse_args(arguments)
-    return exit_code(lambda: _rename(Path(options.folder), options.name))
+    return parser
 
 
 def _remove(folders: list[Path], is_sure: bool) -> int:

@@ -35,14 +35,18 @@ def list_parser() -> argparse.ArgumentParser:
 
 
 def list_sweep_files(arguments: list[str] | None = None) -> int:
-    description = "List the sweep files in sweeps/ with their questions. train.py -m -cd sweeps -cn <name> runs one."
-    argparse.ArgumentParser(description=description).parse_args(arguments)
+    sweep_files_parser().parse_args(arguments)
     table = Table("sweep file", Column("question", overflow="fold"))
     for file in sorted((REPOSITORY / "sweeps").glob("*.yaml")):
         table.add_row(file.stem, file.read_text(encoding="utf-8").partition("\n")[0].lstrip("# "))
     console().print(table)
     print(f"to run one: {typed('train', '-m', '-cd', 'sweeps', '-cn')} <name>")
     return 0
+
+
+def sweep_files_parser() -> argparse.ArgumentParser:
+    description = "List the sweep files in sweeps/ with their questions. train.py -m -cd sweeps -cn <name> runs one."
+    return argparse.ArgumentParser(description=description)
 
 
 def show_status(arguments: list[str] | None = None) -> int:
