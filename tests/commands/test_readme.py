@@ -244,7 +244,8 @@ CLASSIC = "src/train.py -m -cd sweeps -cn classic"
 OWN_TESTS = (
     "src/benchmark.py", "src/compare.py", "src/evaluate.py", "src/export.py", "src/transcribe.py", "src/prepare.py",
     "src/reproduce.py", SEARCH, CLASSIC, "src/train.py -m hydra/launcher=",
-    "src/ls.py", "src/status.py", "src/diff.py", "src/new.py", "src/check.py", "src/sweeps.py", "src/rm.py", "src/mv.py",
+    "src/ls.py", "src/status.py", "src/diff.py", "src/new.py", "src/check.py", "src/sweeps.py", "src/rm.py",
+    "src/mv.py",
 )  # fmt: skip
 """Commands that tests of their own run, with folders that they need."""
 MINI = ["data.train=[train-clean-5]", "data.validation=[dev-clean-2]", "data.test=[test-clean]"]
