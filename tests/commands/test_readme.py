@@ -11,7 +11,7 @@ import yaml
 from hydra import compose, initialize_config_dir
 from hydra.core.override_parser.overrides_parser import OverridesParser
 
-from asr_ablations.commands import compare, housekeeping, new_variant, overview, reproduce
+from asr_ablations.commands import compare, doctor, housekeeping, new_variant, overview, reproduce
 from asr_ablations.runs import layout
 from asr_ablations.tools.files import REPOSITORY
 from publish import options
@@ -245,7 +245,7 @@ OWN_TESTS = (
     "src/benchmark.py", "src/compare.py", "src/evaluate.py", "src/export.py", "src/transcribe.py", "src/prepare.py",
     "src/reproduce.py", SEARCH, CLASSIC, "src/train.py -m hydra/launcher=",
     "src/ls.py", "src/status.py", "src/diff.py", "src/new.py", "src/check.py", "src/sweeps.py", "src/rm.py",
-    "src/mv.py",
+    "src/mv.py", "src/doctor.py",
 )  # fmt: skip
 """Commands that tests of their own run, with folders that they need."""
 MINI = ["data.train=[train-clean-5]", "data.validation=[dev-clean-2]", "data.test=[test-clean]"]
@@ -257,7 +257,7 @@ CONFIGS = {
 PARSERS = {"compare": compare.parser, "reproduce": reproduce.parser}
 PARSERS |= {"ls": overview.list_parser, "status": overview.status_parser, "diff": overview.diff_parser}
 PARSERS |= {"sweeps": overview.sweep_files_parser, "rm": housekeeping.remove_parser, "mv": housekeeping.rename_parser}
-PARSERS |= {"new": new_variant.parser}
+PARSERS |= {"new": new_variant.parser, "doctor": doctor.doctor_parser}
 
 
 def arguments(line: str, manifests: str) -> list[str]:
