@@ -25,6 +25,7 @@ import uvicorn
 from asr_serving.server import application as server_module
 from asr_serving.server.application import application
 from tests.helpers.interpreter import start
+from tests.helpers.processes import wait_for
 
 KIND = {"Content-Type": "application/octet-stream"}
 
@@ -87,8 +88,8 @@ def test_the_page_requests_nothing_from_other_sites(address: str) -> None:
     ("content", "status", "message"),
     [
         (b"", 422, "the recording is empty"),
-        (b"no audio" * 99, 422, "cannot read audio recording: unreadable audio"),
-        (wav(0.5)[:30], 422, "cannot read audio recording"),
+        (b"no audio" * 99, 422, "the recording cannot be read; expected audio such as WAV"),
+        (wav(0.5)[:30], 422, "the recording cannot be read"),
         (wav(0), 422, "0 samples"),
         (wav(2.6), 422, "expected at most 0.04"),
         (bytes(100_001), 413, "the recording is over 0.1 MB"),
@@ -197,6 +198,22 @@ def test_a_stuck_upload_does_not_keep_the_server() -> None:
     stuck.close()
 
 
+@pytest.mark.slow
+def test_a_signal_leaves_no_upload(memorised_run: Path, tmp_path: Path) -> None:
+    words = ["src/transcribe.py", f"run={memorised_run}", "serve=true", "port=0", "gpus=0"]
+    with start(words, {**os.environ, "TMPDIR": str(tmp_path)}) as command:
+        port = int(re.findall(r":(\d+) ", next(command.lines("errors")))[0])
+        with socket.create_connection(("127.0.0.1", port)) as upload:
+            head = "POST /transcribe HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/octet-stream\r\n"
+            upload.sendall(f"{head}Content-Length: 1000\r\n\r\nxx".encode())
+            wait_for(lambda: list(tmp_path.rglob("recording")))
+            command.send_signal(signal.SIGTERM)
+            done = command.finish()
+    assert done.returncode == 128 + signal.SIGTERM
+    assert "Traceback" not in done.stderr
+    assert list(tmp_path.rglob("recording")) == []
+
+
 OPTIONS = [
     "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
     "--disable-background-networking", "--disable-component-update", "--disable-sync",
@@ -288,13 +305,59 @@ def test_the_microphone_is_recorded_and_transcribed(page: Any, microphone_addres
         """async () => Math.max(...new Int16Array((await window.sent.arrayBuffer()).slice(44, 100044)))"""
     )
     assert loudest > 600
+    rate = page.evaluate("async () => new Uint32Array((await window.sent.arrayBuffer()).slice(24, 28))[0]")
+    assert rate == 16000
+
+
+LATE = """() => {
+  const devices = navigator.mediaDevices, ask = devices.getUserMedia.bind(devices);
+  window.streams = [];
+  devices.getUserMedia = async (what) => {
+    await new Promise((done) => setTimeout(done, 300));
+    streams.push(await ask(what));
+    return streams[streams.length - 1];
+  };
+}"""
+"""Makes the permission for the microphone take a moment, and keeps the streams."""
+
+
+def test_a_double_click_opens_one_microphone_which_stop_closes(page: Any) -> None:
+    page.evaluate(LATE)
+    page.dblclick("#record")
+    page.wait_for_selector("#status:text-is('Recording')")
+    page.wait_for_selector("#clock:text-matches('0:0[1-9]')")
+    page.click("#record")
+    page.wait_for_selector("#status:text-matches('of audio|no word')")
+    states = page.evaluate("streams.map((stream) => stream.getTracks().map((track) => track.readyState))")
+    assert states == [["ended"]]
+
+
+def test_a_recording_that_reaches_the_limit_is_sent_and_says_so(browsers: SimpleNamespace, address: str) -> None:
+    page = browsers.with_.new_page()
+    page.goto(address)
+    page.click("#record")
+    page.wait_for_selector("#status:text-matches('the recording was as long as is allowed')")
+    assert page.inner_text("#record") == "Record"
+    page.close()
+
+
+def test_an_answer_that_is_not_json_is_one_line(
+    browsers: SimpleNamespace, microphone_address: str, tiny_corpus: Path
+) -> None:
+    page = browsers.with_.new_page()
+    page.route("**/transcribe", lambda route: route.fulfill(status=503, body="Service Unavailable"))
+    page.goto(microphone_address)
+    page.set_input_files("#file", said(tiny_corpus, 1)[0])
+    page.wait_for_selector("#error:not(:empty)")
+    assert page.inner_text("#error") == "the server answered with status 503"
+    page.close()
 
 
 def test_what_is_no_audio_is_reported(page: Any, tmp_path: Path) -> None:
     (tmp_path / "notes.wav").write_text("not a sound")
     page.set_input_files("#file", tmp_path / "notes.wav")
     page.wait_for_selector("#error:not(:empty)")
-    assert "unreadable audio" in page.inner_text("#error")
+    assert page.inner_text("#error").startswith("the recording cannot be read; expected audio such as WAV")
     assert page.is_hidden("#result")
     assert page.is_enabled("#record")
 

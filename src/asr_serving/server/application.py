@@ -1,12 +1,15 @@
 """Serve the transcription web page, and answer the page's uploads with transcripts."""
 
 import asyncio
+import logging
+import signal
 import socket
 import sys
 import tempfile
 from collections.abc import Awaitable, Callable
 from importlib.resources import files
 from pathlib import Path
+from types import FrameType
 
 import uvicorn
 from fastapi import FastAPI, HTTPException, Request, Response
@@ -31,17 +34,19 @@ HEADERS = {
     "Cache-Control": "no-store",
 }
 UPLOAD_SECONDS = 120.0  # time limit for an upload to arrive
+UNREADABLE = "the recording cannot be read; expected audio such as WAV, FLAC, OGG or MP3"
 BODY = "application/octet-stream"
 """Content type required of uploads. Browsers let other sites' pages send the types of HTML forms, but not this type."""
 
 
-def application(recognise: Recogniser, *, megabytes: float, minutes: float) -> FastAPI:
-    """Build the web application. megabytes, minutes: maximum size and duration of a recording.
+def application(recognise: Recogniser, *, megabytes: float, minutes: float, uploads: str | None = None) -> FastAPI:
+    """Build the web application. megabytes, minutes: maximum size and duration of a recording. uploads: their folder.
 
     Only the hosts localhost and 127.0.0.1 are accepted, because another site's name may resolve to 127.0.0.1.
     """
     app = FastAPI(title="asr-ablations", docs_url=None, redoc_url=None, openapi_url=None)
     app.add_middleware(TrustedHostMiddleware, allowed_hosts=["127.0.0.1", "localhost"])
+    app.state.is_ending = False
     recogniser_lock = asyncio.Lock()
     waiting: set[Request] = set()
 
@@ -73,7 +78,7 @@ def application(recognise: Recogniser, *, megabytes: float, minutes: float) -> F
             waiting.remove(request)
 
     async def answer(request: Request) -> dict[str, object]:
-        with tempfile.TemporaryDirectory() as folder:
+        with tempfile.TemporaryDirectory(dir=uploads) as folder:
             path = Path(folder) / "recording"
             try:
                 await asyncio.wait_for(_save(request, path, round(megabytes * 1e6)), UPLOAD_SECONDS)
@@ -82,11 +87,15 @@ def application(recognise: Recogniser, *, megabytes: float, minutes: float) -> F
             except ClientDisconnect as error:  # the client has gone and never sees this response
                 raise HTTPException(400, "the recording did not arrive") from error
             async with recogniser_lock:
+                if app.state.is_ending:
+                    raise HTTPException(503, "the server is ending")
+                if await request.is_disconnected():
+                    raise HTTPException(400, "the client has gone")
                 try:
                     return await run_in_threadpool(_transcribe, recognise, path, minutes)
                 except UsageError as error:
                     message = " ".join(str(error).split()).replace(str(path), "recording")
-                    raise HTTPException(422, message) from error
+                    raise HTTPException(422, UNREADABLE if "unreadable audio" in message else message) from error
 
     return app
 
@@ -119,6 +128,7 @@ def _transcribe(recognise: Recogniser, path: Path, minutes: float) -> dict[str, 
 
 HOST = "127.0.0.1"  # loopback only: the page has no login, and other machines must not reach it
 MOST = 64  # maximum number of recordings that are uploading or waiting at once; further uploads get status 503
+END_SECONDS = 10  # time for open requests to finish when the server shuts down
 CONNECTIONS = 1024  # maximum number of simultaneous connections
 
 
@@ -132,15 +142,34 @@ def serve(cfg: DictConfig) -> None:
             listener.listen()  # listen before the address is printed, because a client may connect at once
         except OSError as error:
             raise UsageError(f"port={cfg.port}: {error.strerror}; expected a free port, or 0 for any") from error
-        app = application(load_recogniser(cfg), megabytes=cfg.limits.megabytes, minutes=cfg.limits.minutes)
-        print(f"http://{HOST}:{listener.getsockname()[1]}   (Ctrl-C ends the server)", file=sys.stderr, flush=True)
-        uvicorn.Server(configuration(app)).run(sockets=[listener])
+        recognise = load_recogniser(cfg)
+        signal.signal(signal.SIGTERM, _exit)  # uvicorn raises the signal anew, which would leave the uploads
+        with tempfile.TemporaryDirectory() as uploads:
+            app = application(recognise, megabytes=cfg.limits.megabytes, minutes=cfg.limits.minutes, uploads=uploads)
+            print(f"http://{HOST}:{listener.getsockname()[1]}   (Ctrl-C ends the server)", file=sys.stderr, flush=True)
+            Server(configuration(app)).run(sockets=[listener])
 
 
-def configuration(app: FastAPI, end_seconds: int = 10) -> uvicorn.Config:
+def _exit(number: int, frame: object) -> None:
+    sys.exit(128 + number)
+
+
+class Server(uvicorn.Server):
+    """A server that says what it waits for when it ends, and transcribes only the recording at hand."""
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        if not self.should_exit and self.server_state.tasks:
+            print(f"ends within {END_SECONDS} s: one recording is being transcribed", file=sys.stderr, flush=True)
+        self.config.app.state.is_ending = True  # type: ignore[union-attr]
+        super().handle_exit(sig, frame)
+
+
+def configuration(app: FastAPI, end_seconds: int = END_SECONDS) -> uvicorn.Config:
     """Return uvicorn's settings. end_seconds: time for open requests to finish when the server shuts down."""
+    logging.getLogger("uvicorn.error").addFilter(lambda record: "CancelledError" not in str(record.exc_info))
     return uvicorn.Config(
         app,
+        ws="none",
         log_level="warning",
         access_log=False,
         limit_concurrency=CONNECTIONS,

@@ -28,12 +28,31 @@ function wav(blocks, rate) {
   return new Blob([view.buffer], { type: "audio/wav" });
 }
 
+/* Read a microphone at 16 kHz, which the models hear, or at its own rate in browsers that do not convert (Firefox). */
+function read(stream) {
+  const context = new AudioContext({ sampleRate: 16000 });
+  try {
+    return { context, source: context.createMediaStreamSource(stream) };
+  } catch {
+    context.close();
+    const own = new AudioContext();
+    return { context: own, source: own.createMediaStreamSource(stream) };
+  }
+}
+
 async function start() {
   report("");
   if (!navigator.mediaDevices) throw new Error("this browser does not let this page use a microphone");
-  const stream = await navigator.mediaDevices.getUserMedia({ audio: { channelCount: 1 } });
-  const context = new AudioContext();
-  const source = context.createMediaStreamSource(stream);
+  at("record").disabled = true;  // until the user has answered: a second click would open a second microphone
+  try {
+    record(await navigator.mediaDevices.getUserMedia({ audio: { channelCount: 1 } }));
+  } finally {
+    at("record").disabled = false;
+  }
+}
+
+function record(stream) {
+  const { context, source } = read(stream);
   // An AudioWorklet would need a separate file. This older node needs none, and every browser supports it.
   const tap = context.createScriptProcessor(4096, 1, 1);
   const blocks = [];
@@ -41,7 +60,8 @@ async function start() {
     blocks.push(new Float32Array(event.inputBuffer.getChannelData(0)));
     const seconds = (blocks.length * 4096) / context.sampleRate;
     at("clock").textContent = `${Math.floor(seconds / 60)}:${String(Math.floor(seconds % 60)).padStart(2, "0")}`;
-    if (seconds > 60 * limits.minutes - 1 || seconds * context.sampleRate * 2 > 1e6 * limits.megabytes - 1e5) stop();
+    const full = seconds > 60 * limits.minutes - 1 || seconds * context.sampleRate * 2 > 1e6 * limits.megabytes - 1e5;
+    if (full) stop("the recording was as long as is allowed");
   };
   source.connect(tap);
   tap.connect(context.destination);
@@ -51,7 +71,8 @@ async function start() {
   report("Recording");
 }
 
-async function stop() {
+async function stop(reason = "") {
+  if (!recording) return;
   const { stream, context, tap, blocks } = recording;
   recording = null;
   tap.onaudioprocess = null;
@@ -62,14 +83,14 @@ async function stop() {
   at("record").setAttribute("aria-pressed", "false");
   at("clock").textContent = "";
   if (!blocks.length) return report("", "nothing was recorded");
-  await send(wav(blocks, rate));
+  await send(wav(blocks, rate), reason);
 }
 
 function busy(on) {
   at("record").disabled = at("file").disabled = on;
 }
 
-async function send(blob) {
+async function send(blob, reason = "") {
   at("result").hidden = true;
   if (blob.size > 1e6 * limits.megabytes) return report("", `the recording is over ${limits.megabytes} MB`);
   report("Transcribing …");
@@ -77,11 +98,11 @@ async function send(blob) {
   try {
     const headers = { "Content-Type": "application/octet-stream" };
     const response = await fetch("/transcribe", { method: "POST", headers, body: blob });
-    const content = await response.json();
-    if (!response.ok) throw new Error(content.detail);
+    const content = await response.json().catch(() => ({}));
+    if (!response.ok || !content.words) throw new Error(content.detail || `the server answered with status ${response.status}`);
     show(content, blob);
     const length = `${content.seconds.toFixed(1)} s of audio`;
-    report([content.words.length ? length : "no words were recognised", content.doubt].filter(Boolean).join("; "));
+    report([content.words.length ? length : "no words were recognised", content.doubt, reason].filter(Boolean).join("; "));
   } catch (error) {
     report("", error instanceof TypeError ? "the server does not respond" : error.message);
   } finally {
@@ -113,8 +134,12 @@ function show(content, blob) {
   link("json", JSON.stringify(rest, null, 2), "application/json");
   link("srt", srt, "text/plain");
   at("copy").onclick = async () => {
-    await navigator.clipboard.writeText(content.text);
-    report("copied");
+    try {
+      await navigator.clipboard.writeText(content.text);
+      report("copied");
+    } catch {
+      report("", "the browser does not let this page copy");
+    }
   };
   at("result").hidden = !content.words.length;
   if (content.words.length) at("text").focus();
