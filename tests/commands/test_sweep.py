@@ -160,7 +160,8 @@ def test_a_launcher_that_is_none_of_hydras_is_one_line(plugin, corpora, tmp_path
 def test_a_sweep_file_without_its_folder_is_answered_with_the_folder(corpora, tmp_path):
     done = expect(2, run(["src/train.py", "-m", "-cn", "rnn_type"], corpora, tmp_path))
     (line,) = done.stderr.splitlines()
-    assert line == "error: -cn rnn_type: there is no such file in conf/ or in the folder of -cd, such as -cd sweeps"
+    assert line.startswith("error: -cn rnn_type: there is no such file in conf/ or in the folder of -cd; ")
+    assert "nearest: -cd sweeps -cn rnn_type; " in line
 
 
 TINY = [*SHORT_SPEECH, "max_epochs=1", "width=choice(8,16)", "layers=1", "logger=csv"]
