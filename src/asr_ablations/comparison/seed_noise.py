@@ -6,9 +6,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from asr_ablations.runs.layout import runs_in
+from asr_ablations.runs.layout import KEPT_ASIDE, runs_in
 from asr_ablations.runs.reader import UnreadableFileError, read_config, read_data, read_environment, read_summary
-from asr_ablations.runs.records import KEPT_ASIDE
 from asr_ablations.runs.status import fate_of
 from asr_ablations.runs.sweep_history import read_plan
 from asr_verdicts.config import determining

@@ -8,8 +8,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from asr_ablations.config.build import check_targets
 from asr_ablations.config.targets import options_by_name
-from asr_ablations.runs.layout import CONFIG, runs_in
-from asr_ablations.runs.records import KEPT_ASIDE
+from asr_ablations.runs.layout import CONFIG, KEPT_ASIDE, runs_in
 from asr_ablations.runs.status import why_unfinished
 from asr_ablations.tools.checks import check_auto_or_one, is_number, label_or_null, path_or_none, whole
 from asr_ablations.tools.errors import require

@@ -52,7 +52,7 @@ class Run:
         sweep = Path(str(cfg.outputs)) / folder_name(str(cfg.sweep))
         # found by id, because the folder name depends on the order of overrides and on machine settings
         existing = [path for path in sorted(sweep.glob(f"*-{self.id}")) if path.is_dir()]
-        existing = existing or [path for path in layout.runs_in(sweep) if recorded_id(path) == self.id]  # renamed
+        existing = existing or [path for path in layout.runs_in(sweep) if self._is_renamed(path)]
         self.folder = next(iter(existing), sweep / f"{short_name(_list_overrides(cfg), constant)}-{self.id}")
         self.name = self.folder.name.removesuffix(f"-{self.id}")
         self.checkpoints = self.folder / layout.CHECKPOINTS
@@ -64,6 +64,10 @@ class Run:
             os._exit(LEASE_HELD_EXIT_CODE)
 
         self._lease = Lease(self.folder, lost=stop)
+
+    def _is_renamed(self, folder: Path) -> bool:
+        """Return whether somebody has given this run's folder another name."""
+        return not layout.KEPT_ASIDE.search(folder.name) and recorded_id(folder) == self.id
 
     def status(self) -> str | None:
         """Return the recorded status; None before the first start. Raises UsageError if the recorded config differs."""

@@ -3,6 +3,7 @@
 A run's folder is outputs/<sweep>/<overrides>-<identity>/.
 """
 
+import re
 from pathlib import Path
 
 # in the run folder outputs/<sweep>/<run>/
@@ -40,6 +41,7 @@ COMPARISON = "comparison"
 LOOKS = "looks.json"  # log of every comparison's look at the results; also written next to a run's evaluations
 STANDING = "verdict.json"  # state of each arm of a planned sweep after its latest look, with intervals
 LEASES = ".leases"  # lease files, one for each run in progress
+KEPT_ASIDE = re.compile(r"-[0-9a-f]{8}\.\d+$")  # end of the name of a run folder set aside, as in seed-1-0a1b2c3d.1
 
 # in a reproduction's folder
 REQUEST, REPRODUCTION = "request.yaml", "reproduction.json"

@@ -2,7 +2,6 @@
 
 import csv
 import os
-import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -71,8 +70,6 @@ def list_edits(run: Record) -> list[str]:
 CHANGED = "{} of {} changed in the sweep file after the first runs: choices made after seeing results are exploratory"
 DECIDING = ("factor", "baseline", "set", "metric", "contrasts", "scale", "margin", "failed", "claim", "expected")
 """Keys of the config group `ablation` that affect verdicts."""
-KEPT_ASIDE = re.compile(r"-[0-9a-f]{8}\.\d+$")
-"""End of the name of a run folder that was set aside, as in seed-1-0a1b2c3d.1."""
 
 T = TypeVar("T")
 
@@ -194,7 +191,7 @@ def find_run_folders(folder: Path) -> list[Path]:
     if layout.is_run(folder):
         return [folder]
     begun = {path.parent for path in folder.glob(f"*/{layout.CONFIG}")}  # including runs without status.json
-    children = {path for path in {*layout.runs_in(folder), *begun} if not KEPT_ASIDE.search(path.name)}
+    children = {path for path in {*layout.runs_in(folder), *begun} if not layout.KEPT_ASIDE.search(path.name)}
     frozen = [folder / path.stem for path in (folder / layout.ARMS).glob("*.yaml")]  # including arms not yet started
     if not children and not frozen:
         raise UsageError(f"{folder}: holds no runs; expected a sweep folder, or a run folder with {layout.STATUS}")

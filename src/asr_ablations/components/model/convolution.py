@@ -120,8 +120,8 @@ def activate(y: torch.Tensor, lengths: torch.Tensor, norm: nn.Module) -> tuple[t
 class InputLayers(nn.ModuleList):
     """The input layers of a model, one after another. Their outputs have `size` units per frame.
 
-    They map features (B, T, features) and lengths (B,) to x (B, T', size) and lengths (B,). `layers` has the channels,
-    kernel and stride of each layer. Inputs need at least `shortest` frames, because torch cannot convolve fewer.
+    `layers` has the channels, kernel and stride of each layer. Inputs need at least `shortest` frames, because torch
+    cannot convolve fewer.
     """
 
     def __init__(
@@ -143,7 +143,8 @@ class InputLayers(nn.ModuleList):
             lengths = cast(InputLayer, layer).output_lengths(lengths)
         return lengths
 
-    def forward(self, features: torch.Tensor, lengths: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    def convolve(self, features: torch.Tensor, lengths: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Map features (B, T, features) and lengths (B,) to x (B, T', size) and lengths (B,)."""
         x = features[..., None]
         for layer in self:
             x, lengths = layer(x, lengths)

@@ -116,7 +116,7 @@ class DeepSpeech2(nn.Module):
     def forward(self, features: torch.Tensor, lengths: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         if features.shape[1] < self.convolutions.shortest:
             return features.new_zeros(len(features), 0, self.output.out_features), self.output_lengths(lengths)
-        x, lengths = self.convolutions(features, lengths)
+        x, lengths = self.convolutions.convolve(features, lengths)
         x = self.dropouts[0](x)
         layers = list(zip(self.recurrent, self.norms, self.dropouts[1:], strict=True))
         for recurrent, norm, dropout in layers[: self.active_layers]:

@@ -56,7 +56,7 @@ class Encoder(nn.Module):
     def forward(self, features: torch.Tensor, lengths: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         if features.shape[1] < self.convolutions.shortest:
             return features.new_zeros(len(features), 0, self.output.out_features), self.output_lengths(lengths)
-        x, lengths = self.convolutions(features, lengths)
+        x, lengths = self.convolutions.convolve(features, lengths)
         x = self.dropout(self.input(x))  # (B, T', width)
         for layer in self.layers:
             x = layer(x, lengths)

@@ -18,9 +18,9 @@ from asr_ablations.components.until.verdict import UntilVerdict
 from asr_ablations.config.build import build
 from asr_ablations.config.plain_keys import check
 from asr_ablations.runs.identity import BEHAVIOUR, content
-from asr_ablations.runs.layout import STANDING, STATUS, runs_in
+from asr_ablations.runs.layout import KEPT_ASIDE, STANDING, STATUS, runs_in
 from asr_ablations.runs.reader import UnreadableFileError, read_config, read_environment
-from asr_ablations.runs.records import KEPT_ASIDE, load
+from asr_ablations.runs.records import load
 from asr_ablations.runs.status import RESULTS, fate_of
 from asr_ablations.runs.sweep_history import changes, looks, read_plan, searched_arms
 from asr_ablations.sweep.arm import FrozenArm
