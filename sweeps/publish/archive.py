@@ -18,7 +18,7 @@ from pathlib import Path
 
 from asr_ablations.commands.console import exit_code
 from asr_ablations.runs import layout
-from asr_ablations.runs.records import KEPT_ASIDE, utterances_of
+from asr_ablations.runs.records import utterances_of
 from asr_ablations.runs.status import RESULTS, fate_of
 from asr_ablations.tools.files import REPOSITORY
 from asr_verdicts.files import whole_file
@@ -81,7 +81,7 @@ def collect_files(sweep: Path) -> dict[str, bytes | str]:
         if path.exists():
             files[f"{sweep.name}/{path.relative_to(sweep)}"] = hide_paths(path.read_text(encoding="utf-8")).encode()
     for run in layout.runs_in(sweep):
-        if KEPT_ASIDE.search(run.name) or fate_of(run).state not in RESULTS:
+        if layout.KEPT_ASIDE.search(run.name) or fate_of(run).state not in RESULTS:
             continue
         folder = run.resolve()
         name = f"{folder.parent.name}/{folder.name}"
