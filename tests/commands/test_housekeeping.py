@@ -1,6 +1,7 @@
 """rm and mv: what goes, what stays, and that a renamed run is still the same run."""
 
 import io
+import shutil
 from pathlib import Path
 
 import pytest
@@ -50,6 +51,15 @@ def test_it_is_asked_what_goes_and_a_no_keeps_everything(
     assert not runs[1].parent.exists()
 
 
+def test_a_link_goes_alone_and_so_does_a_run_kept_aside(runs: list[Path]) -> None:
+    link, aside = runs[0].parents[1] / "other" / runs[0].name, runs[1].with_name(f"{runs[1].name}.1")
+    shutil.copytree(runs[1], aside)
+    assert remove([str(link), str(aside), "--yes"]) == 0
+    assert not link.is_symlink()
+    assert not aside.exists()
+    assert all(run.exists() and frozen_config(run).exists() for run in runs)
+
+
 def test_what_is_no_run_or_is_at_work_stays(
     runs: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -58,7 +68,7 @@ def test_what_is_no_run_or_is_at_work_stays(
     assert "neither a run nor a sweep" in capsys.readouterr().err
     monkeypatch.setattr("sys.stdin", io.StringIO(""))
     assert remove([str(runs[0])]) == 2
-    assert "nobody can be asked here; --yes" in capsys.readouterr().err
+    assert "the input is not a terminal; --yes" in capsys.readouterr().err
     monkeypatch.setattr("asr_ablations.commands.housekeeping.owner", lambda run: "process 1 is working on it")
     assert remove([str(runs[0].parent), "--yes"]) == 2
     assert "process 1 is working on it; stop it first" in capsys.readouterr().err

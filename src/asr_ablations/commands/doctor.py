@@ -108,7 +108,7 @@ def _programs() -> Iterator[Finding]:
     if find_spec("espeakng_loader"):
         yield Finding("espeak-ng, which speaks the built-in corpus")
     else:
-        yield Finding("espeak-ng is missing", "pip install espeakng-loader; without it there is no built-in corpus")
+        yield Finding("espeak-ng is missing", "pip install espeakng-loader; the built-in corpus needs it")
     lmplz = find_program("lmplz")
     yield Finding("KenLM's lmplz", "" if lmplz else f"make lmplz; {typed('lm')} estimates in Python without it")
     sbatch = shutil.which("sbatch")

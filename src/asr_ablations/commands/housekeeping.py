@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from asr_ablations.commands.console import as_folder, exit_code
-from asr_ablations.runs.layout import ARMS, CONFIG, LEASES, SWEEP, is_run, runs_in
+from asr_ablations.runs.layout import ARMS, CONFIG, KEPT_ASIDE, LEASES, SWEEP, is_run, runs_in
 from asr_ablations.runs.lease import owner
 from asr_ablations.runs.reader import recorded_id
 from asr_verdicts.errors import UsageError, choices
@@ -50,16 +50,20 @@ def _remove(folders: list[Path], is_sure: bool) -> int:
         print(f"{link}: a link to one of these runs, which another sweep has taken over")
     if not is_sure:
         if not sys.stdin.isatty():
-            raise UsageError("nobody can be asked here; --yes removes without asking")
+            raise UsageError("the input is not a terminal; --yes removes without asking")
         if input("remove them for good? [y/N] ").strip().lower() not in ("y", "yes"):
             print("nothing was removed")
             return 1
     for link in links:
         link.unlink()
     for folder in folders:
-        for frozen in (folder.parent / ARMS).glob(f"*-{recorded_id(folder)}.yaml"):
-            frozen.unlink()  # or the run would count as one that has not started
-        shutil.rmtree(folder)
+        frozen = (folder.parent / ARMS).glob(f"*-{recorded_id(folder)}.yaml")
+        for file in () if KEPT_ASIDE.search(folder.name) else frozen:
+            file.unlink()  # or the run would count as one that has not started
+        if folder.is_symlink():
+            folder.unlink()
+        else:
+            shutil.rmtree(folder)
         _forget_leases(folder)
     return 0
 
@@ -99,6 +103,8 @@ def _list_runs(folder: Path) -> list[Path]:
 
 def _find_links(folder: Path) -> Iterator[Path]:
     """Find links in outputs/ to a run, or to the runs of a sweep, which other sweeps have taken over."""
+    if folder.is_symlink():  # the run itself stays, and so do other links to it
+        return
     outputs = folder.absolute().parents[1 if (folder / CONFIG).exists() else 0]
     for link in (path for path in outputs.glob("*/*") if path.is_symlink()):
         if link.resolve().is_relative_to(folder.resolve()):

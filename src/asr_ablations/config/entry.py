@@ -69,7 +69,7 @@ def arrange_words(words: Sequence[str], config_name: str) -> list[str]:
 def _refuse_several_values(overrides: Sequence[str], words: Sequence[str]) -> None:
     """Raise UsageError for a value of a sweep, such as rnn=lstm,gru, because there is no -m."""
     for word in overrides:
-        with suppress(HydraException):  # Hydra cannot read the value, and will say so
+        with suppress(HydraException):  # Hydra itself reports a value that it cannot read
             if OverridesParser.create().parse_override(word).is_sweep_override():
                 value = word.partition("=")[2]
                 is_decimal = re.fullmatch(r"-?\d+,0\d+", value)

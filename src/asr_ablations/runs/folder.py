@@ -66,7 +66,7 @@ class Run:
         self._lease = Lease(self.folder, lost=stop)
 
     def _is_renamed(self, folder: Path) -> bool:
-        """Return whether somebody has given this run's folder another name."""
+        """Return whether a folder with another name holds this run."""
         return not layout.KEPT_ASIDE.search(folder.name) and recorded_id(folder) == self.id
 
     def status(self) -> str | None:

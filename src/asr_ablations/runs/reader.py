@@ -221,7 +221,7 @@ def read_environment(folder: Path) -> Environment:
 
 
 def recorded_id(folder: Path) -> str:
-    """Return a run's identity, also if somebody has renamed its folder."""
+    """Return a run's identity, even if its folder was renamed."""
     try:
         return read_environment(folder).id or folder.name.rpartition("-")[2]
     except (FileNotFoundError, UnreadableFileError):

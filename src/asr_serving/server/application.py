@@ -159,7 +159,11 @@ class Server(uvicorn.Server):
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         if not self.should_exit and self.server_state.tasks:
-            print(f"ends within {END_SECONDS} s: one recording is being transcribed", file=sys.stderr, flush=True)
+            print(
+                f"ends within {END_SECONDS} s: recordings are arriving or being transcribed",
+                file=sys.stderr,
+                flush=True,
+            )
         self.config.app.state.is_ending = True  # type: ignore[union-attr]
         super().handle_exit(sig, frame)
 

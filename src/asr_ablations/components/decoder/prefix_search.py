@@ -83,7 +83,7 @@ Scored = TypeVar("Scored", bound=tuple[float, Any, float])
 
 
 def _select(scored: Sequence[Scored], width: int, limit: float) -> list[Scored]:
-    """Return at most `width` items with the highest totals, best first, of those at most `-limit` below the best."""
+    """Return the `width` items with the highest totals, best first, but none more than `-limit` below the best."""
     least = max(total for total, _, _ in scored) + limit
     return heapq.nlargest(width, (item for item in scored if item[0] >= least), key=lambda item: item[0])
 
