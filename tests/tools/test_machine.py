@@ -100,6 +100,34 @@ def test_signals_during_the_products_of_an_lstm_leave_the_heap_whole() -> None:
     assert (result.returncode, result.stdout) == (0, "trained\n"), result.stderr
 
 
+# A second Ctrl-C inside torch.save: torch's own clean-up then raises RuntimeError, as the file stops in mid-record.
+SAVING = """
+import io, signal, sys
+import torch
+from asr_ablations.runs.command import report_end
+from asr_ablations.training.signals import StopRequest
+
+class File(io.BytesIO):
+    def write(self, data):
+        if len(data) > 2**16:
+            signal.raise_signal(signal.SIGINT)
+        return super().write(data)
+
+try:
+    with StopRequest():
+        torch.save(torch.ones(2**16), File())
+except RuntimeError as error:
+    sys.exit(report_end(error))
+"""
+
+
+@pytest.mark.slow
+def test_a_signal_while_torch_saves_is_an_interruption() -> None:
+    settings = {"PYTHONPATH": str(SOURCE), "OMP_NUM_THREADS": "1"}
+    result = subprocess.run([sys.executable, "-c", SAVING], capture_output=True, text=True, env=settings)
+    assert (result.returncode, result.stderr) == (130, "interrupted; the same command continues\n")
+
+
 @pytest.fixture(scope="module")
 def operators() -> library.Library:
     fresh = library.Library("asr_ablations_tried", "DEF")

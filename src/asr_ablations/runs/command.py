@@ -8,7 +8,14 @@ from pathlib import Path
 
 from asr_ablations.runs.status import reason
 from asr_ablations.runs.torchrun import speaks
-from asr_ablations.tools.errors import Stopped, choose_exit_code, describe_system_error, is_lack_of_memory, is_limit
+from asr_ablations.tools.errors import (
+    Stopped,
+    choose_exit_code,
+    describe_system_error,
+    is_lack_of_memory,
+    is_limit,
+    stop_before,
+)
 from asr_ablations.tools.machine import name_the_user
 from asr_ablations.tools.signals import end_at_once_on_another, ignore_signals_at_exit
 from asr_verdicts.errors import UsageError
@@ -32,6 +39,7 @@ def report_end(error: BaseException, *, continues: bool = True) -> int:
     The code is 2 for a user's mistake, 1 for a machine failure, and 128 plus the signal's number for a stop signal.
     Other errors are bugs and are re-raised. continues: whether the same command resumes an interrupted run.
     """
+    error = stop_before(error) or error  # a library's clean-up may fail because the signal interrupted it
     if isinstance(error, (KeyboardInterrupt, Stopped)):
         code = 128 + getattr(error, "signal_number", signal.SIGINT)
         end_at_once_on_another(code)
