@@ -5,9 +5,12 @@ import os
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig
 
+from asr_ablations.config.build import build
 from asr_ablations.config.entry import entry
 from asr_ablations.runs.identity import short_name
 from asr_ablations.runs.status import DONE
+from asr_ablations.tools.machine import visible_gpus
+from asr_verdicts.errors import UsageError
 
 
 @entry("config", continues=True)
@@ -28,10 +31,20 @@ def train(cfg: DictConfig) -> object:
     if (runs := find_finished_runs([cfg])) is not None and runs[0].status() == DONE:
         print_finished(runs[0])
         return runs[0].folder
+    check_machine_and_data(cfg)
     print_start(cfg)
     from asr_ablations.experiment.run import run  # torch is imported only when there is work to do
 
     return run(cfg)
+
+
+def check_machine_and_data(cfg: DictConfig) -> None:
+    """Raise UsageError if GPUs or splits of the corpus are missing, before the import of torch, which takes seconds."""
+    if cfg.gpus not in ("auto", 0) and not visible_gpus():
+        raise UsageError(f"gpus={cfg.gpus}: the driver shows no GPU (see nvidia-smi); expected auto or 0")
+    corpus = build(cfg.data)
+    if not corpus.generated:
+        corpus.prepare()
 
 
 def print_start(cfg: DictConfig) -> None:

@@ -5,7 +5,7 @@ from omegaconf import DictConfig, OmegaConf
 from asr_ablations.config.build import build, check_targets
 from asr_ablations.native import extension as native
 from asr_ablations.runs.metrics_files import FIGURES
-from asr_ablations.tools.checks import a_path, label_or_null, number, switch, whole
+from asr_ablations.tools.checks import MOST_LAYERS, MOST_WIDTH, a_path, label_or_null, number, switch, whole
 from asr_verdicts.errors import choices
 
 LARGEST_SEED = 2**63 - 1
@@ -19,9 +19,10 @@ LONGEST = 10**6
 PRECISIONS = (32, 16, "bf16", "16-master", "16-true", "bf16-true")
 WHOLE = {
     "seed": (0, LARGEST_SEED), "max_epochs": (1, 10**6), "nodes": (1, 10**4), "workers": (0, MOST_PROCESSES),
-    "batch.accumulate": (1, MOST_IN_A_BATCH), "transcripts.utterances": (1, None),
+    "batch.accumulate": (1, MOST_IN_A_BATCH), "transcripts.utterances": (1, None), "width": (1, MOST_WIDTH),
+    "layers": (1, MOST_LAYERS),
 }  # fmt: skip
-"""Bounds of integer keys. Other keys, such as width and layers, are checked by the components that use them."""
+"""Bounds of integer keys."""
 WHOLE_OR_NULL = {
     **{f"seeds.{name}": (0, LARGEST_SEED) for name in ("init", "order", "augment", "dropout")},
     "ranks": (1, MOST_PROCESSES), "threads": (1, MOST_PROCESSES), "transcripts.every": (1, None),
@@ -53,6 +54,7 @@ def check(cfg: DictConfig) -> None:
             raise choices(key, cfg[key], "null, unless weights=<run folder or .ckpt> is set")
     if cfg.weights_parts is not None and not (OmegaConf.is_list(cfg.weights_parts) and cfg.weights_parts):
         raise choices("weights_parts", cfg.weights_parts, "null, or a list like [convolutions, recurrent.0]")
+    number("dropout", cfg.dropout, least=0, below=1)
     if cfg.best not in FIGURES:
         raise choices("best", cfg.best, FIGURES)
     for key in ("tf32", "progress", "force", "plan"):

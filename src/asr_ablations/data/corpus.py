@@ -56,6 +56,8 @@ class Corpus(ABC):
 
     licence: ClassVar[str] = "to be added by you, because the recordings are your own files"
     """Licence of the recordings and the source of this information, for a model card."""
+    generated: ClassVar[bool] = False
+    """Whether `prepare` generates missing splits, which may take minutes."""
 
     def __init__(
         self,

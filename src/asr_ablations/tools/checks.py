@@ -7,6 +7,9 @@ from typing import Any, TypeGuard
 
 from asr_verdicts.errors import choices
 
+MOST_WIDTH, MOST_LAYERS = 2**16, 1000
+"""Maximum number of channels or units in a layer, and of layers in a model. A larger model would hang the machine."""
+
 
 def is_whole(value: object, least: int | None = None) -> TypeGuard[int]:
     """Return whether the value is a whole number, `least` or more. A boolean is not a number."""

@@ -3,9 +3,8 @@
 import torch
 from torch import nn
 
-from asr_ablations.components.model.convolution import MOST_WIDTH
 from asr_ablations.components.model.dropout import Dropout
-from asr_ablations.tools.checks import whole
+from asr_ablations.tools.checks import MOST_WIDTH, whole
 from asr_ablations.tools.masks import valid_frames
 from asr_verdicts.errors import choices
 

@@ -8,10 +8,10 @@ from torch import nn
 from torchaudio.models.conformer import ConformerLayer
 
 from asr_ablations.components.model.attention import RelativeAttention, check_heads
-from asr_ablations.components.model.convolution import MOST_WIDTH, InputLayerFactory
+from asr_ablations.components.model.convolution import InputLayerFactory
 from asr_ablations.components.model.dropout import Dropout
 from asr_ablations.components.model.encoder import Encoder, check_kernel
-from asr_ablations.tools.checks import whole
+from asr_ablations.tools.checks import MOST_WIDTH, whole
 from asr_ablations.tools.masks import valid_frames
 from asr_ablations.training.contracts import NormFactory, RecurrentFactory
 from asr_verdicts.errors import choices

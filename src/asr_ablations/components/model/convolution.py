@@ -8,13 +8,11 @@ import torch
 from torch import nn
 
 from asr_ablations.components.norm.batch import BatchNorm
-from asr_ablations.tools.checks import is_whole, whole
+from asr_ablations.tools.checks import MOST_WIDTH, is_whole, whole
 from asr_ablations.tools.masks import valid_frames
 from asr_ablations.training.contracts import NormFactory
 from asr_verdicts.errors import choices
 
-MOST_WIDTH, MOST_LAYERS = 2**16, 1000
-"""Maximum number of channels or units in a layer, and of layers in a model. A larger model would hang the machine."""
 CEILING = 20.0
 """Upper bound of the clipped ReLU (Ambroszczyk2019 §1.2)."""
 

@@ -7,10 +7,10 @@ import torch
 from torch import nn
 from torch.nn.functional import pad
 
-from asr_ablations.components.model.convolution import CEILING, MOST_LAYERS, MOST_WIDTH, InputLayerFactory, InputLayers
+from asr_ablations.components.model.convolution import CEILING, InputLayerFactory, InputLayers
 from asr_ablations.components.model.directions import Directions
 from asr_ablations.components.model.dropout import Dropout
-from asr_ablations.tools.checks import whole
+from asr_ablations.tools.checks import MOST_LAYERS, MOST_WIDTH, whole
 from asr_ablations.tools.masks import valid_frames
 from asr_ablations.training.contracts import NormFactory, RecurrentFactory
 

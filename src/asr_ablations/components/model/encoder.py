@@ -5,9 +5,9 @@ from collections.abc import Callable, Mapping, Sequence
 import torch
 from torch import nn
 
-from asr_ablations.components.model.convolution import MOST_LAYERS, MOST_WIDTH, InputLayerFactory, InputLayers
+from asr_ablations.components.model.convolution import InputLayerFactory, InputLayers
 from asr_ablations.components.model.dropout import Dropout
-from asr_ablations.tools.checks import whole
+from asr_ablations.tools.checks import MOST_LAYERS, MOST_WIDTH, whole
 from asr_ablations.training.contracts import NormFactory
 from asr_verdicts.errors import choices
 

@@ -9,9 +9,8 @@ from torch.nn.functional import gelu
 from torchaudio.models import Wav2Vec2Model, wav2vec2_model, wavlm_model
 
 from asr_ablations.components.augment.specaugment import SpecAugment
-from asr_ablations.components.model.convolution import MOST_LAYERS, MOST_WIDTH
 from asr_ablations.components.model.dropout import Dropout
-from asr_ablations.tools.checks import is_whole, number, switch, whole
+from asr_ablations.tools.checks import MOST_LAYERS, MOST_WIDTH, is_whole, number, switch, whole
 from asr_ablations.tools.masks import valid_frames
 from asr_ablations.training.contracts import NormFactory, RecurrentFactory
 from asr_verdicts.errors import UsageError, choices
