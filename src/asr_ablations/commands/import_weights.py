@@ -14,9 +14,9 @@ import torch
 from omegaconf import DictConfig
 from torch import nn
 
-from asr_ablations.components.model.convolution import MOST_LAYERS
 from asr_ablations.components.model.wav2vec2 import NORMS, Wav2Vec2
 from asr_ablations.runs.reader import first_line, load_yaml
+from asr_ablations.tools.checks import MOST_LAYERS
 from asr_ablations.tools.files import CONF, expanded, typed
 from asr_ablations.training.trained_model import compare_tensors, list_changes
 from asr_verdicts.errors import UsageError, choices

@@ -9,9 +9,8 @@ from torch.nn.utils.rnn import pad_sequence
 
 from asr_ablations.components.auxiliary.head import Head, mean_per_label, padded_labels
 from asr_ablations.components.model.attention import encode
-from asr_ablations.components.model.convolution import MOST_LAYERS
 from asr_ablations.data.batch import Batch
-from asr_ablations.tools.checks import number, whole
+from asr_ablations.tools.checks import MOST_LAYERS, number, whole
 from asr_ablations.tools.masks import valid_frames
 from asr_verdicts.errors import choices
 

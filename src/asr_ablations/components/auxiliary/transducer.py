@@ -6,9 +6,8 @@ from torch.nn.functional import pad
 from torchaudio.functional import rnnt_loss
 
 from asr_ablations.components.auxiliary.head import Head, mean_per_label, padded_labels
-from asr_ablations.components.model.convolution import MOST_WIDTH
 from asr_ablations.data.batch import Batch
-from asr_ablations.tools.checks import whole
+from asr_ablations.tools.checks import MOST_WIDTH, whole
 
 
 class Transducer(Head):
