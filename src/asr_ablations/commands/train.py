@@ -40,8 +40,8 @@ def train(cfg: DictConfig) -> object:
 
 def check_machine_and_data(cfg: DictConfig) -> None:
     """Raise UsageError if GPUs or splits of the corpus are missing, before the import of torch, which takes seconds."""
-    if cfg.gpus not in ("auto", 0) and not visible_gpus():
-        raise UsageError(f"gpus={cfg.gpus}: the driver shows no GPU (see nvidia-smi); expected auto or 0")
+    if cfg.gpus not in ("auto", 0) and cfg.gpus > (available := len(visible_gpus())):
+        raise UsageError(f"gpus={cfg.gpus}: nvidia-smi shows {available} GPUs; expected auto, or at most {available}")
     corpus = build(cfg.data)
     if not corpus.generated:
         corpus.prepare()

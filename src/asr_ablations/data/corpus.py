@@ -57,7 +57,7 @@ class Corpus(ABC):
     licence: ClassVar[str] = "to be added by you, because the recordings are your own files"
     """Licence of the recordings and the source of this information, for a model card."""
     generated: ClassVar[bool] = False
-    """Whether `prepare` generates missing splits, which may take minutes."""
+    """True if `prepare` generates missing splits. This may take minutes."""
 
     def __init__(
         self,
