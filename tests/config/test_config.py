@@ -116,7 +116,8 @@ def test_batches_are_so_many_or_so_long(size: int | None, seconds: float | None,
 def test_every_plain_key_is_tested() -> None:
     """A new key of conf/config.yaml comes with wrong values above, or with those of what it holds."""
     keys = set(OmegaConf.load(CONF / "config.yaml")) - {"defaults", "hydra", *groups()}
-    elsewhere = {"dropout", "native"}  # tests/components/model/test_dropout.py, tests/native/test_extension.py
+    # tests/components/model/test_model.py, tests/native/test_extension.py, tests/components/callbacks
+    elsewhere = {"dropout", "native", "callbacks"}
     assert keys - {"overrides", "batch", "hardware", "seeds", "ablation", "transcripts", "arms"} - elsewhere == {
         key for key in WRONG if "." not in key
     }
@@ -267,7 +268,7 @@ def test_every_option_composes_resolves_and_passes(group: str, name: str) -> Non
     assert target.startswith((home, "torch.optim.")), f"{target} lies in the folder of its group"
 
 
-ADDED = {"recipe", "condition"}
+ADDED = {"recipe", "condition", "callbacks"}
 """Groups that no config chooses from: a command adds their options."""
 
 

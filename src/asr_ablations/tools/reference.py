@@ -17,6 +17,8 @@ from asr_verdicts.errors import UsageError
 
 INTERNAL = ("_target_", "_partial_", "defaults", "hydra")  # Hydra's keys, which users do not set
 GLOBAL = "@package _global_"
+SEVERAL = ("callbacks", "condition")
+"""Groups of which a config may choose several options: an option's keys lie below its name."""
 LONGEST = 60  # maximum number of characters of a printed default value; longer values are cut off
 
 
@@ -211,8 +213,14 @@ def _once(keys: Iterable[Key]) -> list[Key]:
 def _keys(file: Path) -> list[Key]:
     """Return the keys in an option's file, with the names that a user types."""
     text, group = file.read_text(encoding="utf-8"), file.parent.name
-    prefix = "" if GLOBAL in text else f"{group}."
+    prefix = "" if GLOBAL in text else f"{place(file)}."
     return [replace(key, name=f"{prefix}{key.name}") for _, key in leaves(text) if key.name != group]
+
+
+def place(file: Path) -> str:
+    """Return the key below which an option's file places its keys."""
+    group = file.parent.name
+    return f"{group}.{file.stem}" if group in SEVERAL else group
 
 
 def _describe(key: Key) -> str:
