@@ -11,6 +11,8 @@ import pytest
 from asr_ablations.commands import new_variant
 from asr_ablations.commands.new_variant import OTHERS
 from asr_ablations.config.targets import groups
+from asr_ablations.tools.files import AS_COMMAND
+from asr_verdicts.errors import UsageError
 from tests.helpers.command import SHRUNKEN, clean_environment, run_folders
 from tests.helpers.interpreter import last_of_each
 
@@ -80,13 +82,28 @@ def test_a_broken_promise_is_named(installed: Path, corpora: Path, tmp_path: Pat
 @pytest.mark.parametrize("group", [name for name in groups() if name not in OTHERS])
 def test_every_group_can_be_begun(group: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(new_variant, "CARRIED", new_variant.REPOSITORY)  # as in an installed package
+    monkeypatch.setenv(AS_COMMAND, "new")  # as asr-ablations new sets it
     assert new_variant.new(group, "mine", None) == 0
     target = re.search(r"_target_: (\S+)", (tmp_path / "conf" / group / "mine.yaml").read_text())
     assert target is not None
     assert target[1].startswith(f"variants.{group}.mine.")
     written = runpy.run_path(str(tmp_path / "variants" / group / "mine.py"))
-    assert target[1].rpartition(".")[2] in written
+    name = target[1].rpartition(".")[2]
+    assert name in written
+    assert name == "Mine" or name[0].islower(), "only functions keep their names"
+    with pytest.raises(UsageError, match="--force replaces it"):
+        new_variant.new(group, "mine", None)
+    assert new_variant.new(group, "mine", None, force=True) == 0
+
+
+def test_a_copied_gru_has_a_forward_that_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv(AS_COMMAND, "new")
+    new_variant.new("rnn", "my_cell", None)
+    source = (tmp_path / "variants/rnn/my_cell.py").read_text()
+    assert "class MyCell(nn.Module)" in source
+    assert "nn.GRU(" in source
+    assert "native" not in source
 
 
 @pytest.mark.parametrize(
@@ -95,7 +112,7 @@ def test_every_group_can_be_begun(group: str, tmp_path: Path, monkeypatch: pytes
         (["rnnn", "mine"], "group=rnnn: expected alphabet, augment"),
         (["rnn", "Mine"], "name=Mine: expected a name in lower case"),
         (["rnn", "gru"], "conf/rnn/gru.yaml already exists"),
-        (["rnn", "mine", "--like", "gru"], "--like=gru: expected associative_lstm, lstm_basic"),
+        (["rnn", "mine", "--like", "gruu"], "--like=gruu: expected associative_lstm, gru"),
     ],
 )
 def test_a_mistake_is_one_line(words: list[str], message: str, installed: Path, corpora: Path, tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ asr-ablations new rnn mine                  variants/rnn/mine.py and conf/rnn/mi
 asr-ablations new rnn mine --like min_gru   the same files, copied from the option min_gru
 asr-ablations new callbacks mine            your own Lightning callback
 
-In a checkout, python src/new.py writes them into src/asr_ablations/components/ and conf/.
+python src/new.py writes them into src/asr_ablations/components/ and conf/.
 """
 
 import argparse
@@ -16,7 +16,7 @@ from pathlib import Path
 
 from asr_ablations.commands.console import exit_code
 from asr_ablations.config.targets import groups, options_by_name
-from asr_ablations.tools.files import CARRIED, CONF, PACKAGE, REPOSITORY, SOURCE, typed
+from asr_ablations.tools.files import CONF, PACKAGE, REPOSITORY, SOURCE, is_command, typed
 from asr_verdicts.errors import UsageError, choices
 from asr_verdicts.files import write
 
@@ -63,7 +63,7 @@ def new(group: str, name: str, like: str | None, *, force: bool = False) -> int:
     like = like or TEMPLATES.get(group) or min(targets, key=lambda option: len(_read_source(targets[option])))
     if like not in targets:
         raise choices("--like", like, list(targets))
-    in_package = REPOSITORY != CARRIED
+    in_package = not is_command()
     package = OURS if in_package else f"{USER_PACKAGE}."
     python = (PACKAGE / "components" if in_package else Path(USER_PACKAGE)) / group / f"{name}.py"
     yaml = (REPOSITORY if in_package else Path()) / "conf" / group / f"{name}.yaml"
