@@ -11,15 +11,14 @@ import argparse
 import math
 import signal
 import sys
+from datetime import datetime
 from pathlib import Path
 
 from asr_ablations.commands.console import exit_code
 from asr_ablations.tools.files import REPOSITORY
 from asr_verdicts.errors import UsageError
-from tests.campaign.campaign import dated, run_campaign
-from tests.campaign.part import PARTS, choose, find_parts
-
-FOLDER = REPOSITORY / "outputs" / "campaigns"
+from tests.campaign.campaign import run_campaign
+from tests.campaign.part import choose, find_parts
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -36,27 +35,24 @@ def parser() -> argparse.ArgumentParser:
     arguments.add_argument("--hours", default="1", help="for all of them together; a part ends its last case")
     arguments.add_argument("--seed", type=int, default=0, help="of everything drawn at random, as moments of kills")
     arguments.add_argument("--list", action="store_true", help="name the parts, run nothing")
-    arguments.add_argument("--outputs", type=Path, default=FOLDER, metavar="FOLDER", help="where dated folders go")
+    arguments.add_argument("--outputs", type=Path, default=REPOSITORY / "outputs" / "campaigns", metavar="FOLDER")
     arguments.add_argument("--resume", type=Path, metavar="FOLDER", help="of a campaign that was interrupted")
-    arguments.add_argument(
-        "--runs", type=Path, metavar="FOLDER", help="of a sweep: one arm over many seeds (part same)"
-    )
-    arguments.add_argument("--parts-folder", type=Path, default=PARTS, metavar="FOLDER", help="where parts are found")
+    arguments.add_argument("--runs", type=Path, metavar="FOLDER", help="one arm over many seeds, for the part same")
     return arguments
 
 
 def _run(options: argparse.Namespace) -> int:
-    parts = find_parts(options.parts_folder)
+    parts = find_parts()
     if options.list:
         for part in parts.values():
             print(f"{part.NAME:12}{part.DESCRIPTION}")
         return 0
     chosen, hours = choose(parts, options.parts), _hours(options.hours)
-    if options.resume is not None and not options.resume.is_dir():
-        raise UsageError(f"RESUME={options.resume}: there is no such folder")
-    if options.runs is not None and not options.runs.is_dir():
-        raise UsageError(f"--runs {options.runs}: there is no such folder")
-    return run_campaign(chosen, options.resume or dated(options.outputs), hours, options.seed, options.runs)
+    for option, folder in (("RESUME=", options.resume), ("--runs ", options.runs)):
+        if folder is not None and not folder.is_dir():
+            raise UsageError(f"{option}{folder}: there is no such folder")
+    folder = options.resume or options.outputs / datetime.now().strftime("%Y-%m-%dT%H-%M-%S")
+    return run_campaign(chosen, folder, hours, options.seed, options.runs)
 
 
 def _hours(text: str) -> float:

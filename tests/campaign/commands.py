@@ -7,22 +7,18 @@ import signal
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import NamedTuple
 
 import psutil
 
 from tests.helpers import interpreter
 from tests.helpers.command import clean_environment
-from tests.helpers.interpreter import REPOSITORY
+from tests.helpers.interpreter import REPOSITORY, Command
 
-PATIENCE, BUSY, IDLE = 600.0, 90.0, 150.0
-"""Seconds after which a command hangs; seconds of processor time; and seconds in which it, and all that it has started,
-use none: a machine with other work takes longer, and uses no more. On a quiet machine each command takes seconds.
-"""
+PATIENCE = 600.0
+"""Seconds after which a command hangs. On a quiet machine each takes seconds."""
 PR_SET_CHILD_SUBREAPER = 36
 """Linux's number: what a killed command leaves running becomes this process's child."""
-THREADS = {"OMP_NUM_THREADS": "1"}
 
 
 class Result(NamedTuple):
@@ -33,86 +29,32 @@ class Result(NamedTuple):
     errors: str
 
 
-class Running:
-    """`python <arguments>`, forked from an interpreter that has imported torch. Killed where its block ends first."""
-
-    def __init__(
-        self,
-        arguments: Sequence[str],
-        environment: Mapping[str, str],
-        folder: Path,
-        stdin: str,
-        fresh: bool | None = None,
-    ) -> None:
-        self._command = interpreter.start(arguments, environment, folder, stdin, fresh=fresh)
-        self.pid: int = self._command.pid
-
-    def poll(self, seconds: float = 0.0) -> int | None:
-        """The exit code; None if the command still runs after so many seconds."""
-        return self._command.poll(seconds)
-
-    def signal(self, number: int) -> None:
-        """Send the command a signal if it still runs."""
-        with contextlib.suppress(ProcessLookupError):
-            self._command.send_signal(number)
-
-    def finish(self, patience: float = PATIENCE) -> Result:
-        """Wait for the end; a command that takes longer is killed, and its code is None."""
-        ends = time.monotonic() + patience
-        used, idle_since = 0.0, time.monotonic()
-        while (code := self.poll(0.5)) is None and time.monotonic() < ends and used < BUSY:
-            if (now := self._used()) != used:
-                used, idle_since = now, time.monotonic()
-            elif time.monotonic() - idle_since > IDLE:
-                break
-        if code is None:
-            self.signal(signal.SIGKILL)
-            self.poll(PATIENCE)
-        done = self._command.finish()
-        return Result(code, _readable(done.stdout), _readable(done.stderr))
-
-    def _used(self) -> float:
-        """Seconds of processor time that the command and what it has started have used."""
-        used = 0.0
-        with contextlib.suppress(psutil.NoSuchProcess):
-            command = psutil.Process(self.pid)
-            for process in (command, *command.children(recursive=True)):
-                with contextlib.suppress(psutil.NoSuchProcess):
-                    used += sum(process.cpu_times()[:2])
-        return used
-
-    def __enter__(self) -> "Running":
-        return self
-
-    def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
-        self.signal(signal.SIGKILL)
-        self.poll(PATIENCE)
-        self._command.close()
-
-
 def start(
     arguments: Sequence[str], environment: Mapping[str, str], folder: Path = REPOSITORY, stdin: str = ""
-) -> Running:
-    return Running(arguments, environment, folder, stdin)
+) -> Command:
+    """`python <arguments>`, forked from an interpreter that has imported torch. Killed if its block ends first."""
+    return interpreter.start(arguments, environment, folder, stdin)
+
+
+def finish(command: Command) -> Result:
+    """Wait for the end; a command that takes longer than PATIENCE is killed, and its code is None."""
+    if (code := command.poll(PATIENCE)) is None:
+        command.send_signal(signal.SIGKILL)
+    done = command.finish()
+    texts = (text.encode("utf-8", "surrogateescape").decode("utf-8", "replace") for text in (done.stdout, done.stderr))
+    return Result(code, *texts)
 
 
 def run_command(
-    arguments: Sequence[str],
-    environment: Mapping[str, str],
-    folder: Path = REPOSITORY,
-    stdin: str = "",
-    patience: float = PATIENCE,
-    fresh: bool | None = None,
+    arguments: Sequence[str], environment: Mapping[str, str], folder: Path = REPOSITORY, stdin: str = ""
 ) -> Result:
-    """A command from its start to its end. fresh: True for one with an interpreter of its own."""
-    with Running(arguments, environment, folder, stdin, fresh) as command:
-        return command.finish(patience)
+    with start(arguments, environment, folder, stdin) as command:
+        return finish(command)
 
 
-def environment(corpora: Path, folder: Path, **more: str) -> dict[str, str]:
-    """Offline, without accounts, with corpora and what is known of audio files in folders of its own."""
-    index = {"ASR_ABLATIONS_INDEX": str(corpora / "index")}
-    return {**clean_environment(corpora, folder, **THREADS, **index), **more}
+def environment(corpora: Path, folder: Path) -> dict[str, str]:
+    """Offline, without accounts, with its own folders for corpora and what is known of audio files."""
+    return clean_environment(corpora, folder, OMP_NUM_THREADS="1", ASR_ABLATIONS_INDEX=str(corpora / "index"))
 
 
 def adopt_orphans() -> None:
@@ -122,8 +64,9 @@ def adopt_orphans() -> None:
 
 
 def left_running(own: set[int]) -> list[psutil.Process]:
-    """Descendants of this process that run, but for those in `own` and the interpreters that commands are forked from;
-    reaps those that have ended.
+    """Running descendants of this process, except `own` and the interpreters that commands are forked from.
+
+    Reaps those that have ended.
     """
     processes = []
     for process in psutil.Process().children(recursive=True):
@@ -146,7 +89,3 @@ def until(condition: Callable[[], bool], seconds: float, pause: float = 0.02) ->
             return False
         time.sleep(pause)
     return True
-
-
-def _readable(text: str) -> str:
-    return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")

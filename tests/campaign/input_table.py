@@ -32,15 +32,6 @@ class Case:
     words: tuple[str, ...]
     shell: str
 
-    @property
-    def kind(self) -> str:
-        """Its row in the report."""
-        return self.command
-
-    @property
-    def name(self) -> str:
-        return f"{self.command}.txt:{self.row}"
-
 
 @dataclass
 class Words:

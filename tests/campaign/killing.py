@@ -12,8 +12,9 @@ from typing import NamedTuple
 
 import psutil
 
-from tests.campaign.commands import Result, Running, environment, left_running, run_command, start, until
+from tests.campaign.commands import Result, environment, finish, left_running, run_command, start, until
 from tests.campaign.victims import ARM, BESIDE, Victim, half_files, temporary
+from tests.helpers.interpreter import Command
 from tests.helpers.run_results import same
 
 INTERVAL = 0.002
@@ -96,7 +97,7 @@ class Killer:
         started = time.monotonic()
         with self._start(victim, folder) as command:
             changes = wait_for_changes(folder / victim.watched, float("inf"), lambda: command.poll() is None)
-            done = command.finish()
+            done = finish(command)
         if done.code != 0:
             raise RuntimeError(f"{victim.name} fails undisturbed: {done.errors[-500:]}")
         return Undisturbed(victim.result(folder), changes, time.monotonic() - started)
@@ -114,9 +115,9 @@ class Killer:
             wait_for_changes(folder / victim.watched, moment.changes, lambda: command.poll() is None)
             command.poll(moment.delay)
             killed = self._signal(victim, command, moment.signal, generator)
-            done = command.finish()
+            done = finish(command)
             (folder / PRINTED).write_text(f"exit code {done.code}\n{done.out}\n{done.errors}", encoding="utf-8")
-            beside = other.finish() if other else None
+            beside = finish(other) if other else None
             left = lambda: left_running(standing | own)  # noqa: E731
             if not until(lambda: not left(), GONE):
                 names = ", ".join(process.name() for process in left())
@@ -138,12 +139,12 @@ class Killer:
             return f"temporary files left: {', '.join(rest[:3])}"
         return EQUAL if killed else NOT_KILLED
 
-    def _signal(self, victim: Victim, command: Running, number: int, generator: random.Random) -> bool:
+    def _signal(self, victim: Victim, command: Command, number: int, generator: random.Random) -> bool:
         """Send the signal; whether there was somebody to receive it."""
         if command.poll() is not None:
             return False
         if victim.kills != ARM:
-            command.signal(number)
+            command.send_signal(number)
             return True
         with contextlib.suppress(psutil.NoSuchProcess, ProcessLookupError):
             descendants = psutil.Process(command.pid).children(recursive=True)
@@ -153,7 +154,7 @@ class Killer:
                 return True
         return False
 
-    def _start(self, victim: Victim, folder: Path) -> Running:
+    def _start(self, victim: Victim, folder: Path) -> Command:
         return start(victim.arguments(folder), self._environment(victim, folder))
 
     def _environment(self, victim: Victim, folder: Path) -> dict[str, str]:

@@ -1,45 +1,20 @@
-"""A campaign through its real entry: parts found and chosen, shares of time, reports, failures, Ctrl-C, resuming."""
+"""A campaign through its entry: parts chosen and documented, a report of each, Ctrl-C; what the parts judge by."""
 
 import json
 import os
-import signal
-import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from tests.campaign.__main__ import main
-from tests.campaign.part import find_parts
-from tests.helpers.interpreter import REPOSITORY, program
-
-PASSING = """
-NAME, DESCRIPTION = "{name}", "two cases"
-def run(context):
-    report = context.report("case", "outcome")
-    for number in context.while_time(range(2), 2):
-        report.rows.append([str(number), {outcome!r}])
-        report.count("cases")
-        {more}
-    return report
-"""
-
-
-def write_part(folder: Path, name: str, more: str = "", outcome: str = "fine") -> None:
-    folder.mkdir(exist_ok=True)
-    (folder / f"{name}.py").write_text(PASSING.format(name=name, more=more, outcome=outcome))
-
-
-def campaign(parts: Path, outputs: Path, *arguments: str) -> int:
-    return main(["--parts-folder", str(parts), "--outputs", str(outputs), "--hours", "0.01", *arguments])
-
-
-def only(outputs: Path) -> Path:
-    (folder,) = outputs.iterdir()
-    return folder
-
-
-def verdicts(folder: Path) -> dict[str, bool]:
-    return {part["name"]: part["passed"] for part in json.loads((folder / "report.json").read_text())["parts"]}
+from tests.campaign.campaign import run_campaign
+from tests.campaign.commands import Result
+from tests.campaign.input_table import Case, judge, read_table
+from tests.campaign.part import Context, Report, find_parts
+from tests.campaign.victims import half_files, temporary
+from tests.helpers.interpreter import REPOSITORY, SOURCE, program
 
 
 def test_the_docs_explain_each_part() -> None:
@@ -51,8 +26,6 @@ def test_the_docs_explain_each_part() -> None:
     ("arguments", "message"),
     [
         (["--parts", "kils"], "PARTS=kils: expected "),
-        (["--hours", "soon"], "HOURS=soon: expected a number above 0"),
-        (["--hours", "0"], "HOURS=0: expected a number above 0"),
         (["--hours", "nan"], "HOURS=nan: expected a number above 0"),
         (["--resume", "/nowhere/at/all"], "RESUME=/nowhere/at/all: there is no such folder"),
     ],
@@ -66,69 +39,82 @@ def test_a_mistake_is_one_line(
     assert not (tmp_path / "outputs").exists()
 
 
-@pytest.mark.parametrize(
-    ("text", "message"), [("NAME = 1\n", "expected DESCRIPTION, run in it"), (PASSING, "another part has that name")]
-)
-def test_a_file_that_is_no_part_is_named(
-    text: str, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    write_part(tmp_path / "parts", "first")
-    (tmp_path / "parts" / "wrong.py").write_text(text.format(name="first", outcome="", more=""))
-    assert campaign(tmp_path / "parts", tmp_path / "outputs") == 2
-    error = capsys.readouterr().err
-    assert error.startswith("error: wrong.py: ")
-    assert message in error
+def test_every_part_is_reported_and_after_ctrl_c_those_that_had_not_ended_run(tmp_path: Path) -> None:
+    starts: list[str] = []
 
+    def part(name: str, error: BaseException | None = None, failure: str = "") -> Any:
+        def run(context: Context) -> Report:
+            starts.append(name)
+            report = context.report("case", "outcome")
+            for number in context.while_time(range(2), 2):
+                report.rows.append([str(number), "a | b"])
+                report.count("cases")
+                report.failures += [failure] if failure else []
+                if error and starts.count(name) == 1:
+                    raise error
+            return report
 
-def test_every_part_is_reported_whatever_becomes_of_the_others(tmp_path: Path) -> None:
-    parts = tmp_path / "parts"
-    write_part(parts, "breaks", "1 / 0")
-    write_part(parts, "fails", "report.failures.append(f'case {number} | came out \\x1b[31mred')")
-    write_part(parts, "passes", outcome="a | b")
-    (parts / "nothing.py").write_text(
-        "NAME, DESCRIPTION = 'nothing', 'counts nothing'\ndef run(context): return context.report('case')\n"
-    )
-    assert campaign(parts, tmp_path / "outputs") == 1
-    folder = only(tmp_path / "outputs")
-    assert verdicts(folder) == {"breaks": False, "fails": False, "nothing": False, "passes": True}
-    page = (folder / "report.md").read_text()
-    assert "| breaks | broken: ZeroDivisionError: division by zero |" in page
-    assert "| fails | 2 failed |" in page
-    assert "| 1 | a \\| b |" in page
+        return SimpleNamespace(NAME=name, DESCRIPTION="two cases", run=run)
+
+    parts = [
+        part("fails", failure="came out | \x1b[31mred"),
+        part("breaks", ZeroDivisionError("division by zero")),
+        part("stops", KeyboardInterrupt()),
+        part("passes"),
+    ]
+    assert run_campaign(parts, tmp_path, 0.1, 0) == 130
+    page = (tmp_path / "report.md").read_text()
+    for line in (
+        "| fails | 2 failed |",
+        "| breaks | broken: ZeroDivisionError: division by zero |",
+        "| stops | interrupted |",
+    ):
+        assert line in page
+    assert "| 0 | a \\| b |" in page
     assert "\x1b" not in page
-    for name in ("breaks", "fails", "nothing", "passes"):
-        assert json.loads((folder / f"{name}.json").read_text())["name"] == name
-
-
-def test_what_ended_is_kept_at_ctrl_c_and_not_run_again(tmp_path: Path) -> None:
-    parts, outputs = tmp_path / "parts", tmp_path / "outputs"
-    write_part(parts, "a")
-    write_part(parts, "b", f"import pathlib; pathlib.Path({str(tmp_path)!r}, 'b').touch(exist_ok=False)")
-    command = [sys.executable, "-m", "tests.campaign", "--parts-folder", str(parts), "--outputs", str(outputs)]
-    environment = {**os.environ, "PYTHONPATH": "src"}
-    stop = f"os.kill(os.getpid(), {int(signal.SIGINT)}); time.sleep(600)"
-    write_part(parts, "c", f"(context.folder / 'work').mkdir(); import os, time; {stop}")
-    (parts / "b.py").write_text((parts / "b.py").read_text().replace("exist_ok=False", "exist_ok=number > 0"))
-    first = program(command, environment)
-    assert first.returncode == 130, first.stderr
-    folder = only(outputs)
-    assert verdicts(folder) == {"a": True, "b": True, "c": False}
-    assert "| c | interrupted |" in (folder / "report.md").read_text()
-    assert json.loads((folder / "c.json").read_text())["report"]["rows"] == [["0", "fine"]]
-    assert "report of what ended" in first.stderr
-    write_part(parts, "c", "number or (context.folder / 'work').mkdir()")
-    assert campaign(parts, outputs, "--resume", str(folder)) == 0, "b would fail if it ran twice"
-    assert verdicts(folder) == {"a": True, "b": True, "c": True}
-    assert (folder / "c.1" / "work").is_dir()
+    assert run_campaign(parts, tmp_path, 0.1, 0) == 1
+    assert starts == ["fails", "breaks", "stops", "breaks", "stops", "passes"]
+    passed = {part["name"]: part["passed"] for part in json.loads((tmp_path / "report.json").read_text())["parts"]}
+    assert passed == {"fails": False, "breaks": True, "stops": True, "passes": True}
 
 
 def test_make_campaign(tmp_path: Path) -> None:
-    """The target with so little time that each scenario's first block of trials is all."""
-    command = ["make", "campaign", "PARTS=coverage", "HOURS=0.00001", f"ARGS=--outputs {tmp_path / 'outputs'}"]
+    """The target, for the part that does nothing unless it is given runs."""
+    command = ["make", "campaign", "PARTS=same", "HOURS=0.1", f"ARGS=--outputs {tmp_path / 'outputs'}"]
     done = program(command, os.environ)
     assert done.returncode == 0, done.stderr
-    folder = only(tmp_path / "outputs")
+    (folder,) = (tmp_path / "outputs").iterdir()
     assert f"report  {folder / 'report.md'}" in done.stdout
-    assert verdicts(folder) == {"coverage": True}
-    page = (folder / "report.md").read_text()
-    assert all(f"- {fact}: " in page for fact in ("commit", "machine", "seed", "hours asked"))
+    assert "| same | passed |" in (folder / "report.md").read_text()
+
+
+def test_rows_of_bad_input_are_for_every_command_each_once() -> None:
+    cases = read_table()
+    assert {case.command for case in cases} == {path.stem for path in SOURCE.glob("*.py")}
+    keys = [(case.command, case.typed, case.shell) for case in cases]
+    assert [key for key in keys if keys.count(key) > 1] == []
+
+
+def test_outcomes_of_bad_input_are_told_apart() -> None:
+    case = Case("train", 1, "rnn=x", (2,), ("rnn=x",), "")
+    for code, out, errors, executed, outcome in (
+        (2, "", "error: rnn=x: expected gru\n", False, "fine"),
+        (2, "", "error: rnn=y: expected gru\n", False, "wrong message"),
+        (2, "", "error: rnn=x\n", True, "executed"),
+        (2, "", "Traceback (most recent call last):\nerror: rnn=x\n", False, "traceback"),
+        (1, "", "error: rnn=x\n", False, "wrong exit code"),
+        (0, "trained", "", False, "silent"),
+        (-11, "", "", False, "crash"),
+        (None, "", "", False, "hang"),
+    ):
+        assert judge(case, Result(code, out, errors), case.words, executed) == outcome
+
+
+def test_half_files_and_temporary_ones_are_found(tmp_path: Path) -> None:
+    for name, text in {"a.json": "{}", "b.csv": "a,b\n1,2\n", "c.yaml": "a: 1\n", ".d.json.17": "{"}.items():
+        (tmp_path / name).write_text(text)
+    assert (half_files(tmp_path), temporary(tmp_path)) == ([], [".d.json.17"])
+    damaged = {"a.json": "{", "b.csv": "a,b\n1\n", "c.yaml": "a: b: c", "f.ckpt": ""}
+    for name, text in damaged.items():
+        (tmp_path / name).write_text(text)
+    assert sorted(line.partition(":")[0] for line in half_files(tmp_path)) == sorted(damaged)

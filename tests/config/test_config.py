@@ -11,67 +11,44 @@ from omegaconf import DictConfig, OmegaConf
 from asr_ablations.config.build import build, one_line
 from asr_ablations.config.plain_keys import check
 from asr_ablations.data.index import index_folder
-from asr_ablations.training.assembly import assemble
 from asr_verdicts.errors import UsageError, choices
 from asr_verdicts.files import slug
-from tests.helpers.support import CONF, compose, defaults, group_options, groups, standing_corpus
+from tests.helpers.support import CONF, compose, defaults, group_options, groups
 
 WRONG = {
-    "precision": ([8, "16", "fp16", None, True], "32, 16, bf16, 16-master, 16-true, bf16-true"),
+    "precision": ([8, "16", True], "32, 16, bf16, 16-master, 16-true, bf16-true"),
     "tf32": (["maybe", 1, None], "true or false"),
-    "nodes": ([0, -1, 1.5, "all", None, 10**5], "from 1 to 10000"),
-    "seeds.init": ([-1, 1.5, "a", True], "from 0 to 9223372036854775807"),
+    "nodes": ([0, 1.5, None, 10**5], "from 1 to 10000"),
+    "seeds.init": ([-1, "a", True], "from 0 to 9223372036854775807"),
     "seeds.order": ([-1], "from 0 to 9223372036854775807"),
     "seeds.augment": ([-1], "from 0 to 9223372036854775807"),
     "seeds.dropout": ([-1], "from 0 to 9223372036854775807"),
-    "gpus": ([-1, "all", 1.5, None, True], "auto"),
-    "seed": ([-1, 1.5, "a", None, True], "from 0 to 9223372036854775807"),
-    "max_epochs": ([0, -3, 1.5, "a", None, False, 10**400], "from 1 to 1000000"),
-    "width": ([0, 1.5, "wide", None, 10**9], "from 1 to 65536"),
-    "layers": ([0, 2.0, None, 10**9, 10**400], "from 1 to 1000"),
-    "batch.size": ([0, -1, "big", None, 10**9], "from 1 to 1000000"),
-    "batch.accumulate": ([0, 1.5, None, 10**9], "from 1 to 1000000"),
+    "gpus": ([-1, "all", None, True], "auto"),
+    "seed": ([-1, 1.5, None, True, 2**63], "from 0 to 9223372036854775807"),
+    "max_epochs": ([0, "a", False, 10**400], "from 1 to 1000000"),
+    "width": ([0, "wide", 10**9], "from 1 to 65536"),
+    "layers": ([0, 2.0, 10**400], "from 1 to 1000"),
+    "batch.size": ([0, "big", None, 10**9], "from 1 to 1000000"),
+    "batch.accumulate": ([0, None, 10**9], "from 1 to 1000000"),
     "weights": ([3, "nowhere"], "a run's folder"),
     "weights_parts": (["output", ["output"]], "weights=<run folder or .ckpt>"),
     "weights_sha256": (["00"], "weights=<run folder or .ckpt>"),
-    "batch.seconds": ([0, -1.0, "long", True, float("nan"), 200], "null"),
+    "batch.seconds": ([0, "long", True, float("nan"), 200], "null"),
     "workers": ([-1, 0.5, None, 1025], "from 0 to 1024"),
     "hardware.price_per_hour": ([-1, "cheap", True], "a number, 0 or more, or null"),
-    "progress": (["maybe", 2], "true"),
-    "force": (["maybe", 2, None], "true"),
-    "plan": (["maybe", 2, None], "true"),
-    "ranks": ([0, -1, 1.5, "auto", True], "from 1 to 1024"),
-    "threads": ([0, -1, 1.5, "all", True], "from 1 to 1024"),
-    "checkpoint_minutes": ([-1, "often", None, True, 1e20], "from 0 to 1e+06"),
-    "utilisation_seconds": ([0, -1, "often", None, True, 1e20], "above 0, up to 1e+06"),
-    "transcripts.every": ([0, 1.5, "often", True], "a whole number, 1 or more, or null"),
-    "transcripts.utterances": ([0, 1.5, None], "a whole number, 1 or more"),
-    "outputs": ([None, "", 5, True, [], {"a": 1}], "a path"),
-    "sweep": (["", " ", "\x1b[31mx", True, [], {"a": 1}, float("nan")], "a name, or null"),
-    "arm": (["", True, []], "a name, or null"),
-    "best": (["ter", 1, None, True], "loss, wer, cer, cer_longer"),
-}
-RIGHT = {
-    "precision": [32, 16, "bf16", "16-master", "16-true", "bf16-true"],
-    "tf32": [True, False],
-    "nodes": [1, 8],
-    "seeds.init": [None, 0, 2**40],
-    "gpus": ["auto", 0, 8],
-    "seed": [0, 2**40],
-    "max_epochs": [1],
-    "batch.size": [1],
-    "workers": [0, 16],
-    "progress": [True, False],
-    "force": [True, False],
-    "plan": [True, False],
-    "ranks": [None, 1, 4],
-    "threads": [None, 1, 64],
-    "checkpoint_minutes": [0, 0.5, 60],
-    "utilisation_seconds": [0.03, 1, 60],
-    "transcripts.every": [None, 1, 1000],
-    "hardware.price_per_hour": [None, 0, 2.5],
-    "sweep": [None, "a", 2024],
-    "outputs": ["elsewhere"],
+    "progress": (["maybe"], "true"),
+    "force": ([2], "true"),
+    "plan": ([None], "true"),
+    "ranks": ([0, "auto", True, 10**6], "from 1 to 1024"),
+    "threads": ([0, "all", 10**5], "from 1 to 1024"),
+    "checkpoint_minutes": ([-1, "often", None, 1e20], "from 0 to 1e+06"),
+    "utilisation_seconds": ([0, "often", None, 1e20], "above 0, up to 1e+06"),
+    "transcripts.every": ([0, "often"], "a whole number, 1 or more, or null"),
+    "transcripts.utterances": ([0, None], "a whole number, 1 or more"),
+    "outputs": ([None, "", 5, []], "a path"),
+    "sweep": (["", "\x1b[31mx", True, {"a": 1}, float("nan")], "a name, or null"),
+    "arm": (["", []], "a name, or null"),
+    "best": (["ter", None], "loss, wer, cer, cer_longer"),
 }
 
 
@@ -81,25 +58,36 @@ def with_value(key: str, value: Any) -> DictConfig:
     return cfg
 
 
-def refuse(cfg: DictConfig, key: str) -> None:
-    """The model checks its sizes when it is built."""
-    check(cfg)
-    if key in ("width", "layers"):
-        assemble(cfg, standing_corpus())
+@pytest.mark.parametrize("key", WRONG)
+def test_a_wrong_value_is_named_with_its_choices(key: str) -> None:
+    values, expected = WRONG[key]
+    for value in values:
+        with pytest.raises(UsageError) as told:
+            check(with_value(key, value))
+        assert str(told.value).startswith(f"{key}={value}: expected ")
+        assert expected in str(told.value)
+        assert "\n" not in str(told.value)
 
 
-@pytest.mark.parametrize(("key", "value"), [(key, value) for key, (values, _) in WRONG.items() for value in values])
-def test_a_wrong_value_is_named_with_its_choices(key: str, value: Any) -> None:
-    with pytest.raises(UsageError) as told:
-        refuse(with_value(key, value), key)
-    assert str(told.value).startswith(f"{key}={value}: expected ")
-    assert WRONG[key][1] in str(told.value)
-    assert "\n" not in str(told.value)
-
-
-@pytest.mark.parametrize(("key", "value"), [(key, value) for key, values in RIGHT.items() for value in values])
-def test_a_right_value_passes(key: str, value: Any) -> None:
-    check(with_value(key, value))
+def test_a_right_value_passes() -> None:
+    for key, values in {
+        "precision": [32, 16, "bf16", "16-master", "16-true", "bf16-true"],
+        "nodes": [1, 8],
+        "seeds.init": [None, 2**40],
+        "gpus": ["auto", 0, 8],
+        "seed": [0, 2**40],
+        "workers": [0, 16],
+        "plan": [True, False],
+        "ranks": [None, 1, 4],
+        "threads": [None, 1, 64],
+        "checkpoint_minutes": [0, 0.5, 60],
+        "utilisation_seconds": [0.03, 60],
+        "transcripts.every": [None, 1, 1000],
+        "hardware.price_per_hour": [None, 0, 2.5],
+        "sweep": [None, "a", 2024],
+    }.items():
+        for value in values:
+            check(with_value(key, value))
 
 
 @pytest.mark.parametrize(
@@ -130,53 +118,30 @@ def test_a_missing_value_or_interpolation_is_the_users_mistake() -> None:
         check(with_value("data.language", "xx"))
 
 
-EXECUTING = [
-    "os.system",
-    "builtins.eval",
-    "posix.system",
-    "subprocess.run",
-    "asr_ablations.runs.folder.os.system",
-    "asr_ablations.runs.folder.subprocess.run",
-    "asr_ablations.sweep.arm.runpy.run_path",
-    "asr_ablations.data.audio.np.ctypeslib.os.system",
-    "asr_ablations_evil.system",
-    "torch.nn.modules.module.torch.load",
-    "torch.nn.modules.module.functools.partial",
-    "torch.optim.optimizer.torch.hub.load",
-    "torch.nn.modules.module.torch.os.system",
-    "torch.serialization.load",
-    "hydra.utils.call",
-    "asr_ablations.runs.process.main",
-    "asr_ablations.language_models.ngram.run_lmplz",
-    "asr_ablations.components.lm.ngram.programs.lmplz",
-    "asr_verdicts.files.write",
-    "asr_ablations.experiment.run.run",
-]
-
-
-def marking(folder: Path) -> dict[str, Any]:
-    """Arguments under which most of these targets would leave a file."""
-    return {"_args_": [f"touch {folder / 'executed'}"]}
-
-
-@pytest.mark.parametrize("target", EXECUTING)
-@pytest.mark.parametrize("nested", [False, True], ids=["itself", "nested"])
-@pytest.mark.parametrize("partial", [False, True], ids=["called", "partial"])
-def test_a_target_that_is_no_component_is_refused(target: str, nested: bool, partial: bool, tmp_path: Path) -> None:
-    node = {"_target_": target, **marking(tmp_path), **({"_partial_": True} if partial else {})}
-    if nested:
-        node = {"_target_": "torch.optim.SGD", "lr": 2, "momentum": [node]}
-    with pytest.raises(UsageError, match="refused"):
-        build(OmegaConf.create(node))
+@pytest.mark.parametrize(
+    "target",
+    [
+        "os.system",
+        "builtins.eval",
+        "asr_ablations.runs.folder.subprocess.run",
+        "asr_ablations_evil.system",
+        "torch.nn.modules.module.torch.os.system",
+        "torch.serialization.load",
+        "hydra.utils.call",
+        "asr_verdicts.files.write",
+    ],
+)
+def test_a_target_that_is_no_component_is_refused(target: str, tmp_path: Path) -> None:
+    """Called or partial, by itself or nested. The arguments would leave a file under most of these targets."""
+    called = {"_target_": target, "_args_": [f"touch {tmp_path / 'executed'}"]}
+    for node in (called, {**called, "_partial_": True}):
+        for outer in (node, {"_target_": "torch.optim.SGD", "lr": 2, "momentum": [node]}):
+            with pytest.raises(UsageError, match="refused"):
+                build(OmegaConf.create(outer))
     assert not (tmp_path / "executed").exists()
 
 
-def build_checked(cfg: DictConfig) -> None:
-    check(cfg)
-    build(cfg.rnn)
-
-
-@pytest.mark.parametrize("escapes", range(6))
+@pytest.mark.parametrize("escapes", range(4))
 def test_a_target_hidden_in_an_interpolation_is_not_called(escapes: int, tmp_path: Path) -> None:
     """oc.create turns text into a config, and each resolving takes one backslash away."""
     hidden = f"{{_target_: os.mkdir, path: {tmp_path / 'executed'}}}"
@@ -185,24 +150,18 @@ def test_a_target_hidden_in_an_interpolation_is_not_called(escapes: int, tmp_pat
     target = "asr_ablations.components.rnn.lstm.LSTM"
     OmegaConf.update(cfg, "rnn", {"_target_": target, "_partial_": True, "size": value}, merge=False)
     with pytest.raises(UsageError):
-        build_checked(cfg)
+        check(cfg)
+    with pytest.raises(UsageError):
+        build(cfg.rnn)
     assert not (tmp_path / "executed").exists()
 
 
-@pytest.mark.parametrize("target", ["os.system", "asr_ablations", "torch.load", 3, "", "torchvision.nn.x"])
+@pytest.mark.parametrize("target", ["os.system", "asr_ablations", 3, ""])
 def test_check_refuses_targets_of_strangers_before_anything_is_built(target: Any) -> None:
     cfg = compose()
     OmegaConf.update(cfg, "augment.steps", [{"deep": {"_target_": target}}], force_add=True)
     with pytest.raises(UsageError, match=f"_target_={target}: refused"):
         check(cfg)
-
-
-@pytest.mark.parametrize(
-    "target", ["asr_ablations.components.rnn.gru.Nothing", "asr_ablations.nowhere.GRU", "torch.nn.Nothing"]
-)
-def test_a_target_that_does_not_exist_is_the_users_mistake(target: str) -> None:
-    with pytest.raises(UsageError, match=f"_target_={target}: refused"):
-        build(OmegaConf.create({"_target_": target}))
 
 
 @pytest.mark.parametrize("wrong", [{"mot": 2}, {"lr": 2, "colour": "red"}])
@@ -249,11 +208,7 @@ def test_without_a_home_folder_another_one_has_to_be_named(monkeypatch: pytest.M
 def test_components_get_plain_containers() -> None:
     node = {"_target_": "torch.optim.SGD", "_partial_": True, "betas": [3, 5], "padding": {"a": [1]}}
     keywords = build(OmegaConf.create(node)).keywords
-    assert [type(keywords["betas"]), type(keywords["padding"]), type(keywords["padding"]["a"])] == [
-        list,
-        dict,
-        list,
-    ]
+    assert [type(keywords["betas"]), type(keywords["padding"]), type(keywords["padding"]["a"])] == [list, dict, list]
 
 
 @pytest.mark.parametrize(("group", "name"), [(group, name) for group in groups() for name in group_options(group)])
@@ -268,25 +223,11 @@ def test_every_option_composes_resolves_and_passes(group: str, name: str) -> Non
     assert target.startswith((home, "torch.optim.")), f"{target} lies in the folder of its group"
 
 
-ADDED = {"recipe", "condition", "callbacks"}
-"""Groups that no config chooses from: a command adds their options."""
-
-
 def test_every_folder_of_conf_is_a_group_that_a_config_chooses_from() -> None:
     chosen = {group for file in CONF.glob("*.yaml") for group in defaults(file.stem)}
-    assert {folder.name for folder in CONF.iterdir() if folder.is_dir()} == chosen | ADDED
+    assert {folder.name for folder in CONF.iterdir() if folder.is_dir()} == chosen | {"recipe", "condition", "callbacks"}
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("rnn-gru+seed-1", "rnn-gru+seed-1"),
-        ("a=b,c d/e", "a-b-c-d-e"),
-        ("../..", "run"),
-        ("", "run"),
-        ("ż", "run"),
-        ("-a.", "a"),
-    ],
-)
-def test_slug(text: str, expected: str) -> None:
-    assert slug(text) == expected
+def test_slug() -> None:
+    texts = {"rnn-gru+seed-1": "rnn-gru+seed-1", "a=b,c d/e": "a-b-c-d-e", "../..": "run", "ż": "run", "-a.": "a"}
+    assert {text: slug(text) for text in texts} == texts

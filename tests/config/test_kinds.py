@@ -29,39 +29,12 @@ def test_what_a_class_may_take_passes(override: str) -> None:
 @pytest.mark.parametrize(
     ("override", "message"),
     [
-        (
-            "seed=99999999999999999999",
-            "seed=99999999999999999999: expected a whole number from 0 to 9223372036854775807",
-        ),
-        (
-            "seeds.init=9223372036854775808",
-            "seeds.init=9223372036854775808: expected a whole number from 0 to 9223372036854775807",
-        ),
-        ("threads=100000", "threads=100000: expected a whole number from 1 to 1024"),
-        ("ranks=1000000", "ranks=1000000: expected a whole number from 1 to 1024"),
-        ("batch.seconds=.inf", "batch.seconds=.inf: expected a number above 0"),
-    ],
-)
-def test_sizes_beyond_every_machine_are_refused(override: str, message: str) -> None:
-    more = ["batch.size=null"] if "seconds" in override else []
-    with pytest.raises(UsageError, match=message):
-        check(compose(override, *more))
-
-
-@pytest.mark.parametrize(
-    ("override", "message"),
-    [
         ("data.corpus_seed=-1", "data.corpus_seed=-1: expected a whole number, 0 or more"),
-        ("data.corpus_seed=1.5", "data.corpus_seed=1.5: expected a whole number"),
         ("augment.time_share=2", "augment.time_share=2: expected a number from 0 to 1"),
         ("augment.frequency_masks=-1", "augment.frequency_masks=-1: expected a whole number"),
-        ("features.bins=0", "bins=0: expected a whole number from 1 to 256"),
         ("features.bins=5000", "bins=5000: expected a whole number from 1 to 256"),
         ("features.low=9000", "low=9000"),
         ("features.hop=0", "hop=0: expected seconds from 0.000125 to 1"),
-        ("features.window=0", "window=0: expected seconds from 0.000125 to 1"),
-        ("features.window=100", "window=100: expected seconds from 0.000125 to 1"),
-        ("features.window=true", "window=True: expected a number, such as 0.0"),
         ("features.hop=0.5", "hop=0.5: expected at most window=0.025"),
     ],
 )
@@ -72,10 +45,10 @@ def test_values_out_of_range_are_refused_when_they_are_used(override: str, messa
         build(compose(*more, override)[group])
 
 
-@pytest.mark.parametrize("characters", ["[a,b]", "null", "3"])
-def test_an_alphabet_is_a_text(characters: str) -> None:
-    with pytest.raises(UsageError, match=r"^alphabet\.characters="):
-        build(compose(f"alphabet.characters={characters}").alphabet)(None)
+def test_an_alphabet_is_a_text() -> None:
+    for characters in ("[a,b]", "null", "3"):
+        with pytest.raises(UsageError, match=r"^alphabet\.characters="):
+            build(compose(f"alphabet.characters={characters}").alphabet)(None)
 
 
 def test_the_limits_of_filters_leave_the_usual_ones() -> None:

@@ -88,21 +88,20 @@ def recorded() -> DictConfig:
     return cfg
 
 
-@pytest.mark.parametrize("target", GADGETS)
-@pytest.mark.parametrize("group", ["data", "features", "rnn", "loss", "order", "cache", "decoder"])
-def test_gadgets_are_refused_wherever_they_stand(group: str, target: str) -> None:
-    cfg = recorded()
-    OmegaConf.update(cfg, group, {"_target_": target, "words": ["touch", "x"]}, merge=False)
-    with pytest.raises(UsageError, match="refused"):
-        check_targets(cfg)
-    with pytest.raises(UsageError, match="refused"):
-        build(cfg[group])
-    cfg = recorded()
-    OmegaConf.update(cfg, f"{group}.planted", {"deep": [{"_target_": target}]}, force_add=True)
-    with pytest.raises(UsageError, match="refused"):
-        check_targets(cfg)
-    with pytest.raises(UsageError, match="refused"):
-        build(cfg[group])
+@pytest.mark.parametrize("group", ["data", "rnn", "decoder"])
+def test_gadgets_are_refused_wherever_they_stand(group: str) -> None:
+    plain = recorded()
+    for target in GADGETS[:3]:
+        for key, node in {
+            group: {"_target_": target, "words": ["touch", "x"]},
+            f"{group}.planted": {"deep": [{"_target_": target}]},
+        }.items():
+            cfg = plain.copy()
+            OmegaConf.update(cfg, key, node, merge=False, force_add=True)
+            with pytest.raises(UsageError, match="refused"):
+                check_targets(cfg)
+            with pytest.raises(UsageError, match="refused"):
+                build(cfg[group])
 
 
 def test_what_one_group_names_another_does_not_build() -> None:

@@ -6,9 +6,11 @@ from pathlib import Path
 
 import pytest
 from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.errors import HydraException
 from omegaconf import DictConfig
+from omegaconf.errors import OmegaConfBaseException
 
-from asr_ablations.config.build import build
+from asr_ablations.config.build import build, one_line
 from asr_ablations.config.compose import compose
 from asr_ablations.config.entry import arrange_words
 from asr_ablations.config.plain_keys import check
@@ -17,7 +19,7 @@ from asr_ablations.tools.files import CONF, REPOSITORY
 from asr_ablations.training.assembly import assemble
 from asr_serving.requests import check_export, check_transcription
 from asr_verdicts.errors import UsageError
-from tests.helpers.support import standing_corpus
+from tests.helpers.support import composed_by_hydra, standing_corpus
 
 
 def build_parts(cfg: DictConfig) -> None:
@@ -47,12 +49,14 @@ def composed(name: str, overrides: list[str]) -> DictConfig:
     parsed = OverridesParser.create().parse_overrides(overrides)
     swept = [override.is_sweep_override() for override in parsed]
     first = [word.partition(",")[0] if several else word for word, several in zip(overrides, swept, strict=True)]
-    cfg = compose(CONF, [*first, "overrides=[]"], name=name, folder=None)
+    try:
+        cfg = composed_by_hydra(tuple(first), name)
+    except (HydraException, OmegaConfBaseException) as error:
+        raise UsageError(one_line(error)) from error
     cfg.overrides = first
     return cfg
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("typed", [*ANSWERS])
 def test_a_wrong_word_is_one_line(typed: str) -> None:
     with pytest.raises(UsageError) as refused:
@@ -97,13 +101,6 @@ def test_a_value_that_hydra_cannot_read_comes_with_its_spelling(value: str) -> N
     begin, spelling = str(refused.value).split(": Hydra cannot read this value; to pass it as text, quote it twice: ")
     assert begin == f"data.root={value}"
     assert compose(CONF, shlex.split(spelling), name="config", folder=None).data.root == value
-
-
-def test_a_group_of_a_users_own_folder_may_be_added(tmp_path: Path) -> None:
-    (tmp_path / "sizes").mkdir()
-    (tmp_path / "sizes" / "small.yaml").write_text("# @package _global_\nbatch: {size: 4}\n")
-    (tmp_path / "mine.yaml").write_text("defaults: [/config, _self_]\n")
-    assert compose(CONF, ["+sizes=small", "overrides=[]"], name="mine", folder=tmp_path).batch.size == 4
 
 
 def test_no_documented_command_is_refused_by_its_words() -> None:

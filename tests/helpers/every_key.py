@@ -208,11 +208,6 @@ def _besides(option: str) -> list[str]:
     return list(hints(option).get("beside", ())) if option else []
 
 
-def keys_of(node: Any) -> list[str]:
-    """The dotted keys of a file."""
-    return [*_walk(node)]
-
-
 def _walk(node: Any, prefix: str = "") -> Iterator[str]:
     items = node.items_ex(resolve=False) if isinstance(node, DictConfig) else enumerate(node._iter_ex(False))
     for key, value in items:

@@ -9,28 +9,26 @@ from signal import Signals
 from tests.campaign.commands import adopt_orphans, environment, run_command
 from tests.campaign.killing import EQUAL, NOT_KILLED, Killer, Undisturbed, drawn
 from tests.campaign.part import Context, Report
-from tests.campaign.typed import FAILED, Tried
 from tests.campaign.victims import TRAIN, victims
 
 NAME = "kills"
 DESCRIPTION = "SIGKILL, SIGTERM and SIGINT at random moments; the same command again is bit-equal to the undisturbed"
-CONTINUES = True
 CASES = 270
-SOUND = (EQUAL, NOT_KILLED)
+COLUMNS = (EQUAL, NOT_KILLED, "failed", "SIGKILL", "SIGTERM", "SIGINT")
 
 
 def run(context: Context) -> Report:
     """Each kind in turn. The folder of a case that failed is kept."""
     adopt_orphans()
-    report = context.report("killed", "cases", *SOUND, FAILED, "SIGKILL", "SIGTERM", "SIGINT")
-    tried = Tried(context, report, SOUND)
+    report = context.report("killed", "cases", *COLUMNS)
     work = context.folder / "work"
     work.mkdir(parents=True)
     killer = Killer(work / "corpora")
     known: dict[str, Undisturbed] = {}
+    tally: dict[str, Counter[str]] = {}
     kinds = victims(trained(work))
     try:
-        for number in tried.left(range(CASES), str):
+        for number in context.while_time(range(CASES), CASES):
             victim = kinds[number % len(kinds)]
             if victim.name not in known:
                 known[victim.name] = killer.undisturbed(victim, work / f"undisturbed-{len(known)}")
@@ -38,19 +36,18 @@ def run(context: Context) -> Report:
             moment = drawn(generator, number // len(kinds), known[victim.name])
             folder = work / f"case-{number}"
             ended = killer.kill(victim, folder, moment, known[victim.name], generator)
-            outcome = ended if ended in SOUND else FAILED
-            name = Signals(moment.signal).name
-            tried.add(str(number), victim.name, outcome, f"{victim.name}, {moment}: {ended}", signal=name)
-            if outcome in SOUND:
-                shutil.rmtree(folder)
-            else:
+            outcome = ended if ended in (EQUAL, NOT_KILLED) else "failed"
+            tally.setdefault(victim.name, Counter()).update((outcome, Signals(moment.signal).name))
+            report.count(outcome)
+            if outcome == "failed":
+                report.failures.append(f"case-{number}, {victim.name}, {moment}: {ended}")
                 folder.rename(context.folder / folder.name)
+            else:
+                shutil.rmtree(folder)
     finally:
-        tried.close((*SOUND, FAILED))
-        for row in report.rows:
-            signals = Counter(case["signal"] for case in tried.of(row[0]) if case["outcome"] != NOT_KILLED)
-            row += [str(signals[name]) for name in report.columns[-3:]]
-        report.count("kills", sum(case["outcome"] != NOT_KILLED for case in report.cases))
+        for name, counts in tally.items():
+            cases = sum(counts[column] for column in COLUMNS[:3])
+            report.rows.append([name, str(cases), *(str(counts[column]) for column in COLUMNS)])
         shutil.rmtree(work, ignore_errors=True)
     return report
 
