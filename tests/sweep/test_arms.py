@@ -149,6 +149,12 @@ def test_a_first_arm_that_is_too_large_to_build_leaves_the_sweep_its_data(tiny_c
     assert [large] == check_arms([configs[1]])
 
 
+def test_a_wrong_value_in_the_last_arm_stops_the_sweep_before_it_starts(tiny_corpus: Path) -> None:
+    kernels = [f"model.convolutions.0.kernel=[{size},{size}]" for size in (3, 2)]
+    with pytest.raises(UsageError, match=r"expected odd sizes"):
+        check_arms([compose(*tiny_overrides(tiny_corpus), kernel) for kernel in kernels])
+
+
 WIDTHS, LAYERS = (8, 16), (1, 3)
 PARAMS = [
     "lr=tag(log,interval(1e-4,1e-2))", "width=choice(8,16)", "layers=range(1,4,2)", "epochs=int(interval(2,5))",
