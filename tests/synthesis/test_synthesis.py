@@ -139,7 +139,7 @@ def test_language(name):
 
 @pytest.mark.parametrize(
     ("name", "size"),
-    [(name, size) for name in codes() for size in (MINIMUM_WORDS, 97, 300, 1500) if size <= len(ranking(name))],
+    [(name, size) for name in codes() for size in (MINIMUM_WORDS, 97, 1500) if size <= len(ranking(name))],
 )
 def test_vocabulary_has_the_size_and_no_word_that_cannot_be_spoken(name, size):
     chosen = vocabulary(name, size)
@@ -184,9 +184,9 @@ def test_sentences_of_splits_are_disjoint():
 
 
 @pytest.mark.parametrize("language", codes())
-@pytest.mark.parametrize("seed", [0, 1])
-def test_no_variant_of_a_held_out_speaker_trains(language: str, seed: int) -> None:
+def test_no_variant_of_a_held_out_speaker_trains(language: str) -> None:
     """Whatever its accent: a variant is a timbre."""
+    seed = 0
 
     def heard(split: str, count: int) -> set[str]:
         drawn = (speakers.draw_speaker(seed, language, split, index) for index in range(count))
@@ -200,25 +200,22 @@ def test_no_variant_of_a_held_out_speaker_trains(language: str, seed: int) -> No
     assert (len(train), len(dev), len(test[0])) == (36, 11, 40)
 
 
-def spectrum(voice: str, text: str) -> np.ndarray:
-    """Means and deviations over time of the energies in bands, dB, of a text that a voice speaks in one way."""
-    speech = speakers.synthesize(text, voice, 160, 50, 50).astype(float)
-    frames = np.lib.stride_tricks.sliding_window_view(speech, 512)[::220] * np.hanning(512)
-    power = np.abs(np.fft.rfft(frames, axis=1)) ** 2
-    edges = np.unique(np.round(np.geomspace(3, 256, 30)).astype(int))
-    bands = np.stack([power[:, low:high].mean(axis=1) for low, high in pairwise(edges)], axis=1)
-    decibels = 10 * np.log10(bands + 1)
-    loud = decibels[bands.sum(axis=1) > 1e-4 * bands.sum(axis=1).max()]
-    return np.concatenate([(loud - loud.mean()).mean(axis=0), loud.std(axis=0)])
+def test_variants_differ_from_one_another() -> None:
+    """On average two of them lie 6 dB apart, and the nearest other one 2 dB."""
 
+    def spectrum(voice: str) -> np.ndarray:
+        """Means and deviations over time of the energies in bands, dB, of a text that a voice speaks in one way."""
+        speech = speakers.synthesize("the old man walks to the school", voice, 160, 50, 50).astype(float)
+        frames = np.lib.stride_tricks.sliding_window_view(speech, 512)[::220] * np.hanning(512)
+        power = np.abs(np.fft.rfft(frames, axis=1)) ** 2
+        edges = np.unique(np.round(np.geomspace(3, 256, 30)).astype(int))
+        bands = np.stack([power[:, low:high].mean(axis=1) for low, high in pairwise(edges)], axis=1)
+        decibels = 10 * np.log10(bands + 1)
+        loud = decibels[bands.sum(axis=1) > 1e-4 * bands.sum(axis=1).max()]
+        return np.concatenate([(loud - loud.mean()).mean(axis=0), loud.std(axis=0)])
 
-@pytest.mark.parametrize(
-    ("language", "text"), [("en", "the old man walks to the school"), ("pl", "stary człowiek idzie do szkoły")]
-)
-def test_variants_differ_from_one_another(language: str, text: str) -> None:
-    """In the mean two of them lie 6 dB apart, and the nearest other one 2 dB."""
-    accent = load_language(language).accents["clean"][0]
-    spectra = np.stack([spectrum(f"{accent}+{variant}", text) for variant in speakers.VARIANTS.split()])
+    accent = load_language("en").accents["clean"][0]
+    spectra = np.stack([spectrum(f"{accent}+{variant}") for variant in speakers.VARIANTS.split()])
     distances = np.sqrt(((spectra[:, None] - spectra[None]) ** 2).mean(axis=2)) + 99 * np.eye(len(spectra))
     assert distances.min() > 0.5
     assert np.median(distances[distances < 99]) > 3
@@ -252,7 +249,7 @@ def test_recording_has_the_requested_signal_to_noise_ratio_and_peak():
     assert 10 * np.log10(signal / (np.mean(speech**2) - signal)) == pytest.approx(10, abs=2.5)
 
 
-@pytest.mark.parametrize("slope", [0.0, 1.0, 2.0])
+@pytest.mark.parametrize("slope", [0.0, 2.0])
 def test_noise_colour(slope):
     noise = speakers.coloured_noise(np.random.default_rng(0), 2**17, slope)
     assert np.mean(noise**2) == pytest.approx(1)

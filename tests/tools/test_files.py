@@ -46,11 +46,6 @@ def test_nothing_is_at_the_name_before_the_file_is_whole(tmp_path: Path) -> None
     assert (tmp_path / "a.npz").read_bytes() == b"values"
 
 
-def test_a_table_has_its_columns_in_order(tmp_path: Path) -> None:
-    write_csv(tmp_path / "t.csv", [{"b": 1, "a": "x, y"}])
-    assert (tmp_path / "t.csv").read_text() == 'b,a\n1,"x, y"\n'
-
-
 def test_the_hash_is_the_librarys_over_pieces(tmp_path: Path) -> None:
     content = bytes(range(256)) * 10_000
     (tmp_path / "f").write_bytes(content)
@@ -82,14 +77,11 @@ def test_an_error_of_the_disk_names_the_file_and_not_its_temporary_name(tmp_path
     ("error", "line"),
     [
         (OSError(errno.ENOLCK, "No locks available"), "No locks available"),
-        (OSError(errno.EROFS, "Read-only file system"), "Read-only file system"),
-        (OSError(errno.EMFILE, "Too many open files"), "Too many open files"),
         (BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable"), "Resource temporarily unavailable"),
         (
             RuntimeError("Too many open files. Communication with the workers"),
             "RuntimeError: Too many open files. Comm",
         ),
-        (RuntimeError("unable to open shared memory object </torch_1>"), "RuntimeError: unable to open shared memory"),
         (RuntimeError("can't start new thread"), "RuntimeError: can't start new thread"),
         (ImportError("libtorch_cpu.so: failed to map segment from shared object"), "out of memory: ImportError: lib"),
     ],
@@ -155,31 +147,29 @@ def test_a_lock_of_another_user_is_waited_for(tmp_path: Path, monkeypatch: pytes
         pass
 
 
-PLAIN = ["/data/x", "../x", "./a.b"]
-QUOTED = [
-    "~/x", "", " ", "123", "1e5", ".5", "null", "True", "a b", "a=b", "a,b", "[a]", "{a: b}", "(v1)", "ż", "it's",
-    'a"b', "a\\", "a\\'b", "\\\\'", "a$b", "$HOME", "${x}", "\\${x}", "`x`", "a!b", "a:b", "#x", "%x", "@x",
-    "|", "-x", "a\tb", "*",
-]  # fmt: skip
-
-
 def pasted(line: str) -> list[str]:
     """The words of a line as Bash has them."""
     printed = subprocess.run(["bash", "-c", f"printf '%s\\0' {line}"], capture_output=True, text=True, check=True)
     return printed.stdout.split("\0")[:-1]
 
 
-@pytest.mark.parametrize("value", [*PLAIN, *QUOTED])
-def test_a_printed_command_can_be_pasted(value: str) -> None:
+def test_a_printed_command_can_be_pasted() -> None:
     """By Bash, Hydra and OmegaConf, as they are installed."""
-    words = format_override("data.root", value), format_override("data.test", [value, "b"])
-    assert (words[0] == f"data.root={value}") == (value in PLAIN)
-    line = typed("evaluate", "run=<folder>", *words)
-    assert line.startswith("python src/evaluate.py run=<folder> ")
-    root, test = OverridesParser.create().parse_overrides(pasted(line.partition("> ")[2]))
-    values = OmegaConf.create([root.value(), test.value()])
-    assert OmegaConf.to_container(values, resolve=True) == [value, [value, "b"]]
-    assert pasted(typed("compare", value)) == ["python", "src/compare.py", value]
+    plain = ["/data/x", "../x", "./a.b"]
+    quoted = [
+        "~/x", "", " ", "123", "1e5", ".5", "null", "True", "a b", "a=b", "a,b", "[a]", "{a: b}", "(v1)", "ż", "it's",
+        'a"b', "a\\", "a\\'b", "\\\\'", "a$b", "$HOME", "${x}", "\\${x}", "`x`", "a!b", "a:b", "#x", "%x", "@x",
+        "|", "-x", "a\tb", "*",
+    ]  # fmt: skip
+    for value in [*plain, *quoted]:
+        words = format_override("data.root", value), format_override("data.test", [value, "b"])
+        assert (words[0] == f"data.root={value}") == (value in plain)
+        line = typed("evaluate", "run=<folder>", *words)
+        assert line.startswith("python src/evaluate.py run=<folder> ")
+        root, test = OverridesParser.create().parse_overrides(pasted(line.partition("> ")[2]))
+        values = OmegaConf.create([root.value(), test.value()])
+        assert OmegaConf.to_container(values, resolve=True) == [value, [value, "b"]]
+        assert pasted(typed("compare", value)) == ["python", "src/compare.py", value]
 
 
 def test_amounts_are_never_nothing() -> None:
@@ -232,26 +222,19 @@ def test_a_bar_may_have_any_title(monkeypatch: pytest.MonkeyPatch, capsys: pytes
     assert "reading [/x]" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("value", [1, 7, 10**12])
-def test_whole_numbers_pass(value: int) -> None:
-    assert whole("x", value, 1) == value
-
-
-@pytest.mark.parametrize("value", [0, -1, True, 1.0, "1", None, math.nan, [1]])
-def test_what_is_no_whole_number_from_one_is_refused_by_name(value: object) -> None:
-    with pytest.raises(UsageError) as error:
-        whole("batch.size", value, 1)
-    assert str(error.value) == f"batch.size={value}: expected a whole number, 1 or more"
-
-
-def test_the_upper_bound_and_other_choices_are_said() -> None:
+def test_what_is_no_whole_number_from_one_is_refused_by_name() -> None:
+    assert whole("x", 10**12, 1) == 10**12
+    for value in (0, True, 1.0, "1", None, math.nan, [1]):
+        with pytest.raises(UsageError) as error:
+            whole("batch.size", value, 1)
+        assert str(error.value) == f"batch.size={value}: expected a whole number, 1 or more"
     with pytest.raises(UsageError, match=r"^port=70000: expected a whole number from 0 to 65535$"):
         whole("port", 70000, 0, 65535)
     with pytest.raises(UsageError, match=r"^gpus=-1: expected a whole number, 0 or more, or auto$"):
         whole("gpus", -1, 0, also="auto")
 
 
-@pytest.mark.parametrize("value", [True, "0.5", None, math.nan, math.inf, -math.inf, [0.5]])
+@pytest.mark.parametrize("value", [True, "0.5", None, math.nan, -math.inf, [0.5]])
 def test_what_is_no_finite_number_is_refused(value: object) -> None:
     with pytest.raises(UsageError, match="expected a number"):
         number("x", value)
