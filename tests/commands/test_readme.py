@@ -107,25 +107,6 @@ def test_every_page_is_linked_from_the_readme():
     assert [page.name for page in pages()[1:] if f"docs/{page.name}" not in readme] == []
 
 
-@pytest.mark.parametrize(
-    "figure",
-    [
-        {"README": r"to a verdict in (\d+) minutes", "tutorial": r"to a verdict in about (\d+) minutes"},
-        {
-            "README": r"`make train` has ([\d.]+) % WER",
-            "decoding": r"The default run of the README: greedy ([\d.]+) and",
-            "results": r"\| `make train` \(LSTM\).*?\| \d+; \d+ \| ([\d.]+);",
-        },
-        {"README": r"AN4, real speech,\s+([\d.]+) %", "results": r"\| `data=an4`.*?\| \d+ \| ([\d.]+) \|"},
-    ],
-)
-def test_the_pages_agree_on(figure):
-    texts = {page.stem: page.read_text(encoding="utf-8") for page in pages()}
-    values = [re.findall(pattern, texts[page]) for page, pattern in figure.items()]
-    assert [len(found) for found in values] == [1] * len(values)
-    assert len({value for (value,) in values}) == 1
-
-
 @every_page
 def test_every_extra_exists(page):
     text = page.read_text(encoding="utf-8")
@@ -143,15 +124,6 @@ def extras() -> set[str]:
     text = (REPOSITORY / "pyproject.toml").read_text(encoding="utf-8")
     section = text.partition("[project.optional-dependencies]\n")[2].partition("\n[")[0]
     return set(re.findall(r"^([\w-]+) = \[", section, flags=re.MULTILINE))
-
-
-@pytest.mark.slow
-def test_commands_of_wandb_exist():
-    """`wandb <word>` on the pages, in its own client."""
-    from wandb.cli.cli import cli
-
-    words = {text.split()[1] for page in WRITTEN for text in code(page) if re.match("wandb [a-z]", text)}
-    assert {"sync", "leet"} <= words <= set(cli.commands)
 
 
 @cache
@@ -202,17 +174,6 @@ def test_every_file_exists(page):
             REPOSITORY / "src" / "asr_verdicts",
         )
         assert "mine" in path or path == "sweeps/RESULTS.md" or any([*start.glob(path)] for start in starts), path
-
-
-def test_the_tree_of_the_readme_is_the_repository():
-    text = (REPOSITORY / "README.md").read_text(encoding="utf-8")
-    (tree,) = re.findall(r"```\n(conf/.*?)```", text, flags=re.DOTALL)
-    folder = REPOSITORY
-    for line in tree.splitlines():
-        name = line.split()[0]
-        start = folder if line.startswith("  ") else REPOSITORY
-        assert [*start.glob(name)], line
-        folder = start if line.startswith("  ") else REPOSITORY / name
 
 
 def test_the_sweeps_are_listed():

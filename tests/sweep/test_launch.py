@@ -69,6 +69,11 @@ def test_the_manifest_keeps_every_launch_and_all_arms(tmp_path: Path) -> None:
     ]
     assert [arm["id"] for arm in read_sweep(tmp_path)["arms"]] == ["a", "b", "c"]
     assert declared(tmp_path) == {"a", "b"}
+    launch(tmp_path / "search", "monday", "ab", search=True)
+    launch(tmp_path / "search", "monday", "bc", search=True)  # a search hands out its arms in portions
+    (row,) = launches(tmp_path / "search")
+    assert (row["arms"], row["search"]) == (["a", "b", "c"], True)
+    assert declared(tmp_path / "search") is None
 
 
 def test_the_manifest_has_the_newest_declaration(tmp_path: Path) -> None:
@@ -78,15 +83,6 @@ def test_the_manifest_has_the_newest_declaration(tmp_path: Path) -> None:
     assert newest_declaration(tmp_path) == {"factor": "rnn"}
     (tmp_path / "sweep.json").write_text('{"ablation": {"question": "${oc.env:HOME}"}}')
     assert newest_declaration(tmp_path) is None, "a stranger's manifest fetches nothing"
-
-
-def test_portions_of_one_start_are_one_launch(tmp_path: Path) -> None:
-    """A search, and hydra.sweeper.max_batch_size, hand out their arms one portion after the other."""
-    launch(tmp_path, "monday", "ab", search=True)
-    launch(tmp_path, "monday", "bc", search=True)
-    (row,) = launches(tmp_path)
-    assert (row["arms"], row["search"]) == (["a", "b", "c"], True)
-    assert declared(tmp_path) is None
 
 
 def test_the_report_names_every_arm_that_is_not_done(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -178,15 +174,15 @@ def test_by_default_a_cpu_takes_an_arm_per_core_with_a_thread_each(machine: pyte
     assert machine_slots(None, 1, arms((0, 9))).jobs == 1
     given = machine_slots(2, 1, arms((None, 1)))
     assert (given.jobs, given.threads(9), given.threads(1)) == (2, 4, 8), "who gives jobs shares out the cores"
+    assert [Slots([], jobs, per_gpu=1).threads(9) for jobs in (1, 2, 3, 8, 9)] == [8, 4, 2, 1, 1]
+    machine.setenv("OMP_NUM_THREADS", "2")
+    assert Slots([], jobs=1, per_gpu=1).threads(9) == 2
 
 
-@pytest.mark.parametrize(("gibibytes", "jobs"), [(16, 8), (7.9, 3), (1, 1), (None, 8)])
-def test_arms_on_a_cpu_are_as_many_as_the_memory_takes(
-    machine: pytest.MonkeyPatch, gibibytes: float | None, jobs: int
-) -> None:
-    free = None if gibibytes is None else int(gibibytes * 2**30)
-    machine.setattr("asr_ablations.sweep.this_machine.available_memory", lambda: free)
-    assert machine_slots(None, 1, arms((0, 1))).jobs == jobs
+def test_arms_on_a_cpu_are_as_many_as_the_memory_takes(machine: pytest.MonkeyPatch) -> None:
+    for free, jobs in ((16 * 2**30, 8), (int(7.9 * 2**30), 3), (2**30, 1), (None, 8)):
+        machine.setattr("asr_ablations.sweep.this_machine.available_memory", lambda free=free: free)
+        assert machine_slots(None, 1, arms((0, 1))).jobs == jobs
 
 
 def test_a_plan_names_what_the_memory_takes() -> None:
@@ -196,12 +192,6 @@ def test_a_plan_names_what_the_memory_takes() -> None:
     assert "jobs=2" in str(memory_warning(costs, jobs=3, free=11))
     assert "jobs=1" in str(memory_warning(costs, jobs=3, free=1))
     assert memory_warning([Cost(1, speech=1.0, seconds=1.0, gpus=1, memory=99, disk=0)], jobs=3, free=1) is None
-
-
-@pytest.mark.parametrize(("jobs", "per_gpu"), [(0, 1), (None, 0), (True, 1)])
-def test_slots_wrong_values_are_named(jobs: int, per_gpu: int) -> None:
-    with pytest.raises(UsageError, match=r"hydra\.launcher\.(jobs|per_gpu)="):
-        machine_slots(jobs, per_gpu, [])
 
 
 def test_arms_share_a_gpu_as_far_as_its_memory_and_the_cores_go(
@@ -234,14 +224,6 @@ def test_arms_share_a_gpu_as_far_as_its_memory_and_the_cores_go(
     assert machine_slots(None, "auto", sweep).per_gpu == 1
 
 
-def test_cores_are_shared_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("os.sched_getaffinity", lambda pid: range(8))
-    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
-    assert [Slots([], jobs, per_gpu=1).threads(9) for jobs in (1, 2, 3, 8, 9)] == [8, 4, 2, 1, 1]
-    monkeypatch.setenv("OMP_NUM_THREADS", "2")
-    assert Slots([], jobs=1, per_gpu=1).threads(9) == 2
-
-
 SCRIPT = Path("train.py")
 
 
@@ -257,40 +239,27 @@ def test_an_arm_that_no_place_of_this_machine_fits_is_named() -> None:
     Machine(SCRIPT, [arm(None, ranks=3), arm(0, ranks=3)], Slots([], jobs=2, per_gpu=1))
 
 
-@pytest.mark.parametrize(
-    ("gpus", "ranks", "has_gpus", "expected"),
-    [
-        (None, 1, False, (2, 0)), (None, 1, True, (2, 0.25)), (None, 2, True, (4, 2)), (0, 2, True, (4, 0)),
-        (1, 1, True, (2, 0.25)), (4, 4, True, (8, 4)),
-    ],
-)  # fmt: skip
-def test_ray_reserves_cpus_of_each_rank_and_gpus_or_a_share_of_one(
-    gpus: int | None, ranks: int, has_gpus: bool, expected: tuple[float, float]
-) -> None:
+def test_ray_reserves_cpus_of_each_rank_and_gpus_or_a_share_of_one() -> None:
     """Four arms of one GPU share it."""
     pytest.importorskip("ray", reason="the extra ray, which make test installs")
     from asr_ablations.sweep.cluster import list_resources
 
-    reserved = list_resources(arm(gpus, ranks), cpus=2, per_gpu=4, has_gpus=has_gpus)
-    assert (reserved["num_cpus"], reserved["num_gpus"]) == expected
+    for gpus, ranks, has_gpus, expected in [
+        (None, 1, False, (2, 0)), (None, 1, True, (2, 0.25)), (None, 2, True, (4, 2)), (0, 2, True, (4, 0)),
+        (1, 1, True, (2, 0.25)), (4, 4, True, (8, 4)),
+    ]:  # fmt: skip
+        reserved = list_resources(arm(gpus, ranks), cpus=2, per_gpu=4, has_gpus=has_gpus)
+        assert (reserved["num_cpus"], reserved["num_gpus"]) == expected
 
 
-@pytest.mark.parametrize(
-    ("option", "message"),
-    [
-        ({"cpus": 0}, r"hydra\.launcher\.cpus=0: expected a whole number, 1 or more"),
-        ({"retries": -1}, r"hydra\.launcher\.retries=-1: expected a whole number, 0 or more"),
-        ({"jobs": 0}, r"hydra\.launcher\.jobs=0: expected"),
-        ({"per_gpu": 0}, r"hydra\.launcher\.per_gpu=0: expected"),
-    ],
-)
-def test_wrong_values_for_ray_are_named_before_it_is_started(option: dict[str, Any], message: str) -> None:
+def test_wrong_values_for_ray_are_named_before_it_is_started() -> None:
     ray = pytest.importorskip("ray", reason="the extra ray, which make test installs")
     from asr_ablations.sweep.cluster import Cluster
 
     valid: dict[str, Any] = {"address": "auto", "jobs": None, "per_gpu": 1, "cpus": 1, "retries": 3}
-    with pytest.raises(UsageError, match=message):
-        Cluster(SCRIPT, [arm(0)], **{**valid, **option})
+    for key, value in {"cpus": 0, "retries": -1, "jobs": 0, "per_gpu": 0}.items():
+        with pytest.raises(UsageError, match=rf"hydra\.launcher\.{key}={value}: expected"):
+            Cluster(SCRIPT, [arm(0)], **{**valid, key: value})
     assert not ray.is_initialized()
 
 
