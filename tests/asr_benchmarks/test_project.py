@@ -52,7 +52,7 @@ def _counted(part: torch.nn.Module, shape: tuple[int, ...], gradient: bool) -> f
     return float(counter.get_total_flops())
 
 
-@pytest.mark.parametrize("rnn", ["lstm", "gru", "rnn"])
+@pytest.mark.parametrize("rnn", ["lstm", "gru"])
 def test_the_port_gives_the_models_numbers_and_gradients_where_nothing_is_padded(rnn: str) -> None:
     network = model(f"rnn={rnn}", "width=8", "layers=2", "dropout=0").train()
     port = PortedDeepSpeech2(network).train()
@@ -77,16 +77,13 @@ def test_the_port_masks_the_same_frames_of_a_padded_batch() -> None:
         torch.testing.assert_close(ours[row, :count], theirs[row, :count], atol=1e-4, rtol=1e-4)
 
 
-@pytest.mark.parametrize(
-    "change", ["norm=layer", "rnn=min_gru", "model.directions=concat", "model.fully_connected=2", "model=itu"]
-)
+@pytest.mark.parametrize("change", ["norm=layer", "rnn=min_gru", "model=itu"])
 def test_there_is_no_port_of_what_it_has_not(change: str) -> None:
     with pytest.raises(ValueError, match="norm=batch"):
         PortedDeepSpeech2(model(change, "width=8", "layers=1"))
 
 
-@pytest.mark.parametrize("rnn", ["lstm", "gru", "rnn"])
-@pytest.mark.parametrize(("name", "bins"), [("tiny", 40), ("ds2", 161), ("itu", 93)])
+@pytest.mark.parametrize(("rnn", "name", "bins"), [("lstm", "tiny", 40), ("gru", "ds2", 161), ("rnn", "itu", 93)])
 def test_the_formula_counts_what_torch_counts(rnn: str, name: str, bins: int) -> None:
     network = model(f"model={name}", f"rnn={rnn}", "dropout=0", "model.fully_connected=2", bins=bins)
     frames = 100
@@ -96,9 +93,9 @@ def test_the_formula_counts_what_torch_counts(rnn: str, name: str, bins: int) ->
     assert counted(network, bins, frames) == pytest.approx(expected - first, rel=1e-9)
 
 
-@pytest.mark.parametrize(("rnn", "bins"), [("lstm", 161), ("lstm", 80), ("gru", 80)])
+@pytest.mark.parametrize(("rnn", "bins"), [("lstm", 161), ("gru", 80)])
 def test_the_formula_agrees_with_an_independent_one(rnn: str, bins: int) -> None:
-    """19.5, 16.6 and 12.8 GFLOP a second of audio, counted by hand for model=ds2."""
+    """19.5 and 12.8 GFLOP a second of audio, counted by hand for model=ds2."""
     second = runpy.run_path(str(shared_tool("flops.py")))["ds2"](bins=bins, cell=rnn)["train"]
     flops = count_training_flops(model("model=ds2", f"rnn={rnn}", bins=bins), torch.tensor([6000])) / 60
     assert flops / 1e9 == pytest.approx(second, rel=0.01)
@@ -145,10 +142,9 @@ def test_features_are_those_of_each_utterance_alone_normalised_as_a_whole(tmp_pa
         assert batch.features[row, int(frames[0]) :].abs().sum() == 0
 
 
-@pytest.mark.parametrize("pairs", [6, 20])
-def test_the_interval_holds_the_median_in_95_percent(pairs: int) -> None:
+def test_the_interval_holds_the_median_in_95_percent() -> None:
     """Holds for noise with heavy tails; 2000 trials measure the share with a standard error of 0.5 points."""
-    generator = np.random.default_rng(pairs)
+    pairs, generator = 6, np.random.default_rng(6)
     hits = 0
     for _ in range(2000):
         interval = loop.estimate_ratio(np.exp(0.05 * generator.standard_t(2, pairs)).tolist(), [1.0] * pairs)

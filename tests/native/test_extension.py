@@ -78,7 +78,7 @@ def test_two_processes_at_once_make_one_whole_file(native: str, elsewhere: Path)
     assert Path(paths[0]).stat().st_mtime_ns == changed
 
 
-@pytest.mark.parametrize("value", ["avx1024", True, None, 0, "none"])
+@pytest.mark.parametrize("value", ["avx1024", True, None])
 def test_another_value_is_refused_with_the_choices(value: object) -> None:
     with pytest.raises(UsageError, match=r"native=.*: expected auto, false, amx_bf16, avx512_bf16, avx512, avx2"):
         extension.check(value)
