@@ -1,6 +1,7 @@
-# The environment is made once a machine and shared by every checkout whose dependencies are the same:
-# it lies under $(ENVIRONMENTS), named by a hash of constraints.txt and of pyproject.toml down to its first [tool.…],
-# and .venv links to it. The package itself is not installed there: src/ is on the path.
+# The packages are installed once a machine and shared by every checkout with the same dependencies: they lie under
+# $(ENVIRONMENTS), in a folder named by a hash of constraints.txt and of pyproject.toml down to its first [tool.…].
+# Each checkout has a small .venv, which finds the shared packages, src/ and the command asr-ablations. What you install
+# into it with pip stays there.
 SHELL := /bin/bash
 ENVIRONMENTS ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/asr-ablations/environments
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python3.10; do \
@@ -54,8 +55,18 @@ install:  ## make .venv with exact versions (5 GB with CUDA; EXTRAS=export,serve
 		PYTHONPATH=src $(ENVIRONMENT)/bin/python -m asr_ablations.native.extension; \
 		touch $(ENVIRONMENT)/installed-base $(STAMP); \
 	fi
-	@if [ ! -e .venv ] || [ -L .venv ]; then ln -sfn $(ENVIRONMENT) .venv; \
-	else echo ".venv exists and is not a link made by this Makefile: move it away" >&2; exit 2; fi
+	@if [ -L .venv ]; then rm .venv; fi; \
+	if [ -e .venv ] && [ ! -L .venv/shared ]; then \
+		echo ".venv exists and was not made by this Makefile: move it away" >&2; exit 2; fi; \
+	if [ "$$(readlink .venv/shared)" != "$(ENVIRONMENT)" ]; then set -e; \
+		$(PYTHON) -m venv --clear --without-pip --prompt asr-ablations .venv; \
+		printf 'import site; site.addsitedir("%s")\n%s\n' "$(ENVIRONMENT)/lib/python$(VERSION)/site-packages" "$(CURDIR)/src" \
+			>.venv/lib/python$(VERSION)/site-packages/asr-ablations.pth; \
+		printf '#!/bin/sh\nexec "$${0%%/*}/python" -m asr_ablations "$$@"\n' >.venv/bin/asr-ablations; \
+		printf '#!/bin/sh\nexec "$${0%%/*}/python" -m pip "$$@"\n' >.venv/bin/pip; \
+		chmod +x .venv/bin/asr-ablations .venv/bin/pip; ln -s $(ENVIRONMENT) .venv/shared; \
+	fi
+	@ln -sf $$(ls -d $(ENVIRONMENT)/bin/* | grep -vE '/(python|pip|[aA]ctivate)[^/]*$$') .venv/bin/
 
 lock: EXTRAS = dev
 lock: install  ## write constraints.txt anew from pyproject.toml (exact versions for all extras, Python 3.10 to 3.13)
@@ -67,8 +78,8 @@ lock: install  ## write constraints.txt anew from pyproject.toml (exact versions
 		&& mv .lock constraints.txt; status=$$?; rm -f .constraints .lock; exit $$status
 
 # KenLM's own programs are not in its wheel. BOOST=<prefix> where Boost is not installed for the whole machine.
-PROGRAMS ?= .venv/bin
-lmplz: install  ## build KenLM's lmplz and build_binary into .venv/bin (two minutes; needs CMake, a C++ compiler, Boost)
+PROGRAMS ?= $(ENVIRONMENT)/bin
+lmplz: install  ## build KenLM's lmplz and build_binary for every checkout (two minutes; needs CMake, a C++ compiler, Boost)
 	@command -v cmake >/dev/null || { echo "cmake is needed (on Debian: apt install cmake)" >&2; exit 2; }
 	@set -e; work=$$(mktemp -d); trap 'rm -rf "$$work"' EXIT; \
 	.venv/bin/python -m pip download --quiet --disable-pip-version-check --no-deps --no-binary kenlm -c constraints.txt \
@@ -78,7 +89,8 @@ lmplz: install  ## build KenLM's lmplz and build_binary into .venv/bin (two minu
 		$(if $(BOOST),-DCMAKE_PREFIX_PATH=$(BOOST)) >"$$work/log" 2>&1 || { tail -n 20 "$$work/log" >&2; \
 		echo "Boost is needed: program_options, system, thread, test (on Debian: apt install libboost-all-dev)" >&2; exit 2; }; \
 	cmake --build "$$work/build" --target lmplz build_binary -j 2 >"$$work/log" 2>&1 || { tail -n 20 "$$work/log" >&2; exit 2; }; \
-	mkdir -p $(PROGRAMS); cp "$$work"/build/bin/lmplz "$$work"/build/bin/build_binary $(PROGRAMS)
+	mkdir -p $(PROGRAMS); cp "$$work"/build/bin/lmplz "$$work"/build/bin/build_binary $(PROGRAMS); \
+	ln -sf $(abspath $(PROGRAMS))/lmplz $(abspath $(PROGRAMS))/build_binary .venv/bin/
 	@echo "lmplz and build_binary are in $(PROGRAMS)"
 
 train: install  ## generate the built-in corpus and train on it (ARGS="rnn=lstm seed=1" adds overrides)

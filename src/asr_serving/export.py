@@ -20,7 +20,7 @@ from asr_ablations import SAMPLE_RATE
 from asr_ablations.components.features.spectrogram import PowerSpectrum
 from asr_ablations.components.model.directions import Directions
 from asr_ablations.data.batch import unlabelled_batch
-from asr_ablations.runs.identity import of_the_experiment, without_folder
+from asr_ablations.runs.identity import of_the_experiment, shortened
 from asr_ablations.runs.layout import ENVIRONMENT, SUMMARY
 from asr_ablations.runs.reader import read_data, read_environment, read_overrides, read_summary
 from asr_ablations.tools.masks import normalise_utterances
@@ -46,7 +46,7 @@ def card(trained: Trained, file: str) -> str:
     code, corpus, symbols = environment.code, trained.data.corpus, trained.task.alphabet.symbols
     spelled = " ".join("space" if symbol == " " else f"`{symbol}`" for symbol in symbols)
     units = "characters" if trained.task.alphabet.spells else "pieces of words"
-    settings = [without_folder(word) for word in of_the_experiment(read_overrides(trained.folder))]
+    settings = [shortened(word) for word in of_the_experiment(read_overrides(trained.folder))]
     size, train = f"Its size is {UNKNOWN}.", sets.get("train")
     if train is not None:
         size = f"{train.hours:.2f} hours, {train.utterances:,} utterances of {_count_speakers(train)}, "

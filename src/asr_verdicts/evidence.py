@@ -76,9 +76,9 @@ def evidence_of_systems(records: Records, seeds: int | None, *, looks: bool) -> 
     if seeds is not None:
         if other := [f"{name} has {count}" for name, count in counts.items() if count != seeds]:
             raise UsageError(f"--seeds {seeds}: expected {seeds} files of each arm; {', '.join(other)}")
-        return Evidence(FixedLength(), f"{seeds} seeds per arm (--seeds)", complete=True)
+        return Evidence(FixedLength(), f"{seeds} seed{'s' * (seeds != 1)} per arm (--seeds)", complete=True)
     if all(run.model == ONE_SYSTEM for run in records.runs):
         return Evidence(FixedLength(test="Student's t"), "one training per system", complete=True)
     number = " and ".join(map(str, sorted(set(counts.values()))))
-    reason = f"{number} seeds per arm; confirm it by --seeds {number}, or deny it by --looks"
+    reason = f"{number} seed{'s' * (number != '1')} per arm; confirm it by --seeds {number}, or deny it by --looks"
     return Evidence(ASSUMED, reason, complete=True)

@@ -129,8 +129,7 @@ def without_punctuation(text: str, language: str = "", small: Case = fold) -> st
     Apostrophes and middle dots within words are kept, and so are points and commas within numbers (3.5; 3,5). Thousands
     separators are removed (1,000).
     """
-    words = (_bare(word) for word in small(clean(text), language).split())
-    return " ".join(part for word in words for part in word.split())
+    return join_words(" ".join(map(_bare, small(clean(text), language).split())))
 
 
 @lru_cache(maxsize=1 << 16)

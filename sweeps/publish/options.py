@@ -7,7 +7,7 @@ from pathlib import Path
 import yaml
 
 from asr_ablations.tools.files import CONF, REPOSITORY
-from asr_ablations.tools.reference import GLOBAL, Key, defaults, head, headed, leaves, meaning, overrides
+from asr_ablations.tools.reference import GLOBAL, Key, defaults, head, headed, leaves, meaning, overrides, place
 from asr_verdicts.files import write
 
 PAGE = REPOSITORY / "docs" / "options.md"
@@ -78,7 +78,7 @@ def _group(group: str, default: str | None, level: str = "##", package: str = ""
     names = {path: f"**{_code(path.stem)}** (default)" if path.stem == default else _code(path.stem) for path in files}
     options = [(name, _plain(meaning(path))) for path, name in names.items()]
     parts = [f"{level} {group}\n", _table(("option", "what"), options)]
-    if rows := _shared(files, package or group):
+    if rows := _shared(files, package):
         parts.append(_table(("key", "of", "default", "meaning"), rows))
     return parts
 
@@ -88,7 +88,7 @@ def _shared(files: Iterable[Path], package: str) -> list[tuple[str, ...]]:
     rows: dict[tuple[str, str, str], list[str]] = {}
     for path in files:
         text = path.read_text(encoding="utf-8")
-        prefix = "" if GLOBAL in text or not package else f"{package}."
+        prefix = "" if GLOBAL in text else f"{package or place(path)}."
         for _, key in leaves(text):
             if key.name == path.parent.name:  # null: the option `none`
                 continue

@@ -99,23 +99,17 @@ def test_folders_are_searched_at_any_depth_and_each_file_is_taken_once(tmp_path:
     assert [str(source.name) for source in files] == ["a/b/three.mp3", "a/two.FLAC", "one.wav"]
 
 
-def test_a_list_on_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sys.stdin", io.StringIO("one two.wav\n\nthree.flac\n"))
-    assert [str(source.path) for source in find_sources(["-"])] == ["one two.wav", "three.flac"]
-
-
-@pytest.mark.parametrize("content", ["", "\n\n"])
-def test_an_empty_list_and_an_empty_folder_are_reported(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, content: str
-) -> None:
-    monkeypatch.setattr("sys.stdin", io.StringIO(content))
+def test_a_list_on_standard_input_and_an_empty_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO("one two.wav\n\na\0b.wav\n" + "x" * 5000 + "\n"))
+    assert [str(source.path) for source in find_sources(["-"])] == ["one two.wav", "a\0b.wav", "x" * 5000]
+    monkeypatch.setattr("sys.stdin", io.StringIO("\n\n"))
     with pytest.raises(UsageError, match="no paths on standard input"):
         find_sources(["-"])
     with pytest.raises(UsageError, match="no audio in this folder"):
         find_sources([str(tmp_path)])
 
 
-@pytest.mark.parametrize("rate", [8000, 11025, 16000, 44100, 48000])
+@pytest.mark.parametrize("rate", [8000, 16000, 44100])
 def test_blocks_join_without_a_seam(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, rate: int) -> None:
     """Read in blocks of 2 s and all at once, stereo."""
     time = np.arange(round(5.37 * rate)) / rate
@@ -149,16 +143,3 @@ def test_a_small_file_of_a_long_recording_takes_little_memory(tmp_path: Path) ->
     process.join()
     assert samples == 240 * 16000
     assert more < 200e6
-
-
-@pytest.mark.parametrize("ending", ["wav", "flac", "ogg", "mp3", "aiff"])
-def test_any_format_that_soundfile_writes(tmp_path: Path, ending: str) -> None:
-    file = tmp_path / f"a.{ending}"
-    soundfile.write(file, 0.3 * np.sin(np.arange(22050) / 10), 22050)
-    assert [source.path for source in find_sources([str(tmp_path)])] == [file]
-    assert abs(len(read_whole(file)) - 16000) < 2000  # mp3 pads
-
-
-def test_a_name_that_no_file_can_have_is_left_to_its_reader(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sys.stdin", io.StringIO("a\0b.wav\n" + "x" * 5000 + "\nc.wav\n"))
-    assert [str(source.path) for source in find_sources(["-"])] == ["a\0b.wav", "x" * 5000, "c.wav"]

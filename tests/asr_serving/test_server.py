@@ -88,9 +88,7 @@ def test_the_page_requests_nothing_from_other_sites(address: str) -> None:
     ("content", "status", "message"),
     [
         (b"", 422, "the recording is empty"),
-        (b"no audio" * 99, 422, "the recording cannot be read; expected audio such as WAV"),
         (wav(0.5)[:30], 422, "the recording cannot be read"),
-        (wav(0), 422, "0 samples"),
         (wav(2.6), 422, "expected at most 0.04"),
         (bytes(100_001), 413, "the recording is over 0.1 MB"),
     ],
@@ -101,6 +99,7 @@ def test_bad_recordings_are_reported_in_one_line(address: str, content: bytes, s
     assert message in response.json()["detail"]
     assert "\n" not in response.json()["detail"]
     assert "/tmp" not in response.json()["detail"]
+    assert post(address, wav(0.5)).status_code == 200, "the server continues"
 
 
 def test_a_stream_without_a_length_is_limited_too(address: str) -> None:
@@ -113,18 +112,9 @@ def test_other_sites_are_refused(address: str) -> None:
     assert post(address, wav(0.5), **{"Content-Type": "text/plain"}).status_code == 415
     assert post(address, wav(0.5), Host="example.org").status_code == 400
     assert httpx.get(address, headers={"Host": "example.org"}).status_code == 400
-    assert "access-control-allow-origin" not in httpx.options(f"{address}/transcribe").headers
-
-
-def test_only_this_machine_reaches_it(address: str) -> None:
-    """Bound to 127.0.0.1 alone: another address of the loopback network gets no connection."""
-    with pytest.raises(httpx.ConnectError):
+    with pytest.raises(httpx.ConnectError):  # bound to 127.0.0.1 alone
         httpx.get(address.replace("127.0.0.1", "127.0.0.2"))
-
-
-def test_the_server_continues_after_bad_recordings(address: str) -> None:
-    assert post(address, b"x").status_code == 422
-    assert post(address, wav(0.5)).status_code == 200
+    assert "access-control-allow-origin" not in httpx.options(f"{address}/transcribe").headers
 
 
 def answer(receive: Any, monkeypatch: pytest.MonkeyPatch) -> int:
@@ -309,47 +299,12 @@ def test_the_microphone_is_recorded_and_transcribed(page: Any, microphone_addres
     assert rate == 16000
 
 
-LATE = """() => {
-  const devices = navigator.mediaDevices, ask = devices.getUserMedia.bind(devices);
-  window.streams = [];
-  devices.getUserMedia = async (what) => {
-    await new Promise((done) => setTimeout(done, 300));
-    streams.push(await ask(what));
-    return streams[streams.length - 1];
-  };
-}"""
-"""Makes the permission for the microphone take a moment, and keeps the streams."""
-
-
-def test_a_double_click_opens_one_microphone_which_stop_closes(page: Any) -> None:
-    page.evaluate(LATE)
-    page.dblclick("#record")
-    page.wait_for_selector("#status:text-is('Recording')")
-    page.wait_for_selector("#clock:text-matches('0:0[1-9]')")
-    page.click("#record")
-    page.wait_for_selector("#status:text-matches('of audio|no word')")
-    states = page.evaluate("streams.map((stream) => stream.getTracks().map((track) => track.readyState))")
-    assert states == [["ended"]]
-
-
 def test_a_recording_that_reaches_the_limit_is_sent_and_says_so(browsers: SimpleNamespace, address: str) -> None:
     page = browsers.with_.new_page()
     page.goto(address)
     page.click("#record")
     page.wait_for_selector("#status:text-matches('the recording was as long as is allowed')")
     assert page.inner_text("#record") == "Record"
-    page.close()
-
-
-def test_an_answer_that_is_not_json_is_one_line(
-    browsers: SimpleNamespace, microphone_address: str, tiny_corpus: Path
-) -> None:
-    page = browsers.with_.new_page()
-    page.route("**/transcribe", lambda route: route.fulfill(status=503, body="Service Unavailable"))
-    page.goto(microphone_address)
-    page.set_input_files("#file", said(tiny_corpus, 1)[0])
-    page.wait_for_selector("#error:not(:empty)")
-    assert page.inner_text("#error") == "the server answered with status 503"
     page.close()
 
 
@@ -376,19 +331,3 @@ def test_a_refused_microphone_is_reported(browsers: SimpleNamespace, microphone_
     page.wait_for_selector("#error:not(:empty)")
     assert page.inner_text("#error") == "this page is not allowed to use the microphone"
     page.close()
-
-
-def test_dark_light_small_and_by_keyboard(browsers: SimpleNamespace, microphone_address: str) -> None:
-    colours = set()
-    for scheme in ("dark", "light"):
-        page = browsers.with_.new_page(viewport={"width": 320, "height": 700}, color_scheme=scheme)
-        page.goto(microphone_address)
-        colours.add(page.evaluate("getComputedStyle(document.body).backgroundColor"))
-        assert page.evaluate("document.documentElement.scrollWidth") <= 320
-        reached = []
-        for _ in range(2):
-            page.keyboard.press("Tab")
-            reached.append(page.evaluate("document.activeElement.id"))
-        assert reached == ["record", "file"]
-        page.close()
-    assert len(colours) == 2

@@ -75,53 +75,6 @@ def test_many_verdicts_are_grouped_by_outcome_and_margin(several: Comparison) ->
     ]
 
 
-def test_two_verdicts_have_their_sentences() -> None:
-    few = compared(*(made(name, RATES[name]) for name in ("lstm", "gru", "rnn")))
-    assert finding_lines(few) == [verdict.sentence for verdict in few.answer]
-
-
-FALLING, RISING, FLAT = [3.0, 2.0, 1.5], [3.0, 2.0, 1.0, 1.06], [3.0, 1.0, 1.01]
-
-
-def with_losses(arm: str, *curves: list[float] | None) -> list[Record]:
-    runs = made(arm, RATES[arm])
-    losses = [*curves, *[None] * (len(runs) - len(curves))]
-    return [
-        replace(run, summary=replace(run.summary, validation_losses=own)) for run, own in zip(runs, losses, strict=True)
-    ]
-
-
-def test_arms_that_were_not_trained_to_the_end_are_named() -> None:
-    lines = finding_lines(compared(with_losses("lstm", FALLING, FLAT, FALLING[1:]), with_losses("gru", *[RISING] * 4)))
-    assert lines[1:] == [
-        "The validation loss still fell in the last epoch in 1 of 3 runs of rnn=lstm: longer training may change the"
-        " answer.",
-        "The validation loss rose after its minimum in 4 of 4 runs of rnn=gru: these runs overfit.",
-    ]
-
-
-def test_grouped_verdicts_tell_of_the_end_of_training_once() -> None:
-    arms = [with_losses(arm, FALLING) for arm in ("lstm", "gru", "rnn", "sru")]
-    last = finding_lines(compared(*arms))[-1]
-    assert last.startswith("The validation loss still fell in the last epoch in 1 of 1 runs of rnn=lstm, ")
-    assert last.count("1 of 1 runs of rnn=") == 4
-
-
-@pytest.mark.parametrize(
-    ("losses", "end"),
-    [
-        ([1.0, 0.5], ""),
-        ([1.0, 0.5, 0.489], "falling"),
-        ([1.0, 0.5, 0.491], ""),
-        ([1.0, 0.4, 0.5, 0.41], ""),
-        ([1.0, 0.4, 0.5, 0.421], "rising"),
-        ([0.4, 1.0, 0.39], "falling"),
-    ],
-)
-def test_the_end_of_a_training(losses: list[float], end: str) -> None:
-    assert training_end(losses) == end
-
-
 def test_runs_that_a_reader_has_to_know_of_are_named_once() -> None:
     arms = [made(name, RATES[name]) for name in ("lstm", "gru", "rnn", "sru")]
     lost = [diverged("rnn=lstm", 6, ablation={})]
@@ -131,40 +84,10 @@ def test_runs_that_a_reader_has_to_know_of_are_named_once() -> None:
     assert lines.count("rnn=gru lacks 1 of 7 runs (1 failed).") == 1
 
 
-def test_the_sets_size_and_seeds_are_named(several: Comparison) -> None:
-    assert set_line(compared(made("lstm", 0.2), made("gru", 0.3, seeds=5))).endswith(
-        "20 speakers; 5 to 6 seeds per arm"
-    )
-    assert set_line(several).startswith("test: ")
-    other = [record(f"rnn={name}", seed, 0.2, set_="other") for name in ("lstm", "gru") for seed in range(6)]
-    tested = [on_both(run, more) for run, more in zip([*made("lstm", 0.2), *made("gru", 0.3)], other, strict=True)]
-    assert set_line(compare(records(tested), Options(), "sweep", DECLARED)).startswith("test decides: ")
-
-
-def on_both(run: Record, more: Record) -> Record:
-    """A run that was tested on the sets of both."""
-    sets = {**run.summary.sets, **more.summary.sets}
-    summary = replace(run.summary, sets=sets, test_sets=[*sets])
-    return replace(run, summary=summary, utterances=[*run.utterances, *more.utterances])
-
-
 def test_one_training_of_each_covers_no_other_training() -> None:
     runs = [replace(record(f"rnn={name}", 0, RATES[name]), model=ONE_SYSTEM) for name in ("lstm", "gru")]
     lines = evidence_lines(compare(records(runs), Options(baseline="lstm"), "pair", DECLARED))
     assert lines[0] == "Intervals: 95 %, over new speakers, not over new training runs."
-
-
-@pytest.mark.parametrize(("hashes", "fixed"), [(("x", "x"), True), (("x", "y"), False), ((None, "x"), False)])
-def test_the_corpus_is_called_fixed_if_all_runs_had_it(hashes: tuple[str | None, str | None], fixed: bool) -> None:
-    def trained(run: Record, sha256: str | None) -> Record:
-        return replace(run, data=DataRecord(sets={"train": SetContent(sha256=sha256)})) if sha256 else run
-
-    arms = [
-        [trained(run, sha256) for run in made(name, RATES[name])]
-        for name, sha256 in zip(("lstm", "gru"), hashes, strict=True)
-    ]
-    comparison = compare(records(*arms), Options(baseline="lstm", allow=["data.json"]), "sweep", DECLARED)
-    assert ("the training corpus is fixed" in evidence_lines(comparison)[0]) == fixed
 
 
 def test_power_spans_the_verdicts_and_stays_below_100_points(several: Comparison) -> None:
@@ -176,3 +99,57 @@ def test_power_spans_the_verdicts_and_stays_below_100_points(several: Comparison
         r"Differences of 2\.2 to 2\.6 points or more would .* \(power 80 %\)", power_text(verdicts, WER)
     )
     assert power_text(verdicts[2:], WER) == ""
+
+
+def test_arms_that_were_not_trained_to_the_end_are_named() -> None:
+    def with_losses(arm: str, *curves: list[float] | None) -> list[Record]:
+        runs = made(arm, RATES[arm])
+        losses = [*curves, *[None] * (len(runs) - len(curves))]
+        summaries = [replace(run.summary, validation_losses=own) for run, own in zip(runs, losses, strict=True)]
+        return [replace(run, summary=summary) for run, summary in zip(runs, summaries, strict=True)]
+
+    falling, rising, flat = [3.0, 2.0, 1.5], [3.0, 2.0, 1.0, 1.06], [3.0, 1.0, 1.01]
+    two = compared(with_losses("lstm", falling, flat, falling[1:]), with_losses("gru", *[rising] * 4))
+    assert finding_lines(two) == [
+        two.answer[0].sentence,
+        "The validation loss still fell in the last epoch in 1 of 3 runs of rnn=lstm: longer training may change the"
+        " answer.",
+        "The validation loss rose after its minimum in 4 of 4 runs of rnn=gru: these runs overfit.",
+    ]
+    last = finding_lines(compared(*(with_losses(arm, falling) for arm in ("lstm", "gru", "rnn", "sru"))))[-1]
+    assert last.startswith("The validation loss still fell in the last epoch in 1 of 1 runs of rnn=lstm, ")
+    assert last.count("1 of 1 runs of rnn=") == 4
+    for losses, end in (
+        ([1.0, 0.5], ""), ([1.0, 0.5, 0.489], "falling"), ([1.0, 0.5, 0.491], ""), ([1.0, 0.4, 0.5, 0.41], ""),
+        ([1.0, 0.4, 0.5, 0.421], "rising"), ([0.4, 1.0, 0.39], "falling"),
+    ):  # fmt: skip
+        assert training_end(losses) == end
+
+
+def test_the_sets_size_and_seeds_are_named(several: Comparison) -> None:
+    seeds = set_line(compared(made("lstm", 0.2), made("gru", 0.3, seeds=5)))
+    assert seeds.endswith("20 speakers; 5 to 6 seeds per arm")
+    assert set_line(several).startswith("test: ")
+    other = [record(f"rnn={name}", seed, 0.2, set_="other") for name in ("lstm", "gru") for seed in range(6)]
+    both = [
+        replace(
+            run,
+            summary=replace(run.summary, sets={**run.summary.sets, **more.summary.sets}, test_sets=["test", "other"]),
+            utterances=[*run.utterances, *more.utterances],
+        )
+        for run, more in zip([*made("lstm", 0.2), *made("gru", 0.3)], other, strict=True)
+    ]
+    assert set_line(compare(records(both), Options(), "sweep", DECLARED)).startswith("test decides: ")
+
+
+def test_the_corpus_is_called_fixed_if_all_runs_had_it() -> None:
+    for hashes, fixed in ((("x", "x"), True), (("x", "y"), False), ((None, "x"), False)):
+        arms = [
+            [
+                replace(run, data=DataRecord(sets={"train": SetContent(sha256=sha256)})) if sha256 else run
+                for run in made(name, RATES[name])
+            ]
+            for name, sha256 in zip(("lstm", "gru"), hashes, strict=True)
+        ]
+        comparison = compare(records(*arms), Options(baseline="lstm", allow=["data.json"]), "sweep", DECLARED)
+        assert ("the training corpus is fixed" in evidence_lines(comparison)[0]) == fixed

@@ -1,10 +1,7 @@
 """Systems compared from Python."""
 
 import json
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -44,24 +41,6 @@ def test_lists_of_texts() -> None:
     assert (unknown.estimate.speakers, unknown.estimate.unit) == (60, "utterances")
 
 
-@pytest.mark.parametrize("form", ["pattern", "paths", "names", "by id"])
-def test_every_form_gives_the_same_verdict(form: str, tmp_path: Path) -> None:
-    toolkits.write_seeds(tmp_path, "hyp.trn", toolkits.trn, {"base": 0.15, "mine": 0.10}, 3)
-    (tmp_path / "ref").write_text(toolkits.kaldi(SPOKEN))
-    (tmp_path / "utt2spk").write_text("".join(f"{id_} {id_[:3]}\n" for id_ in SPOKEN))
-    forms: dict[str, Any] = {
-        "pattern": lambda arm, _: str(tmp_path / arm / "seed*" / "hyp.trn"),
-        "paths": lambda arm, _: sorted((tmp_path / arm).rglob("hyp.trn")),
-        "names": lambda arm, _: sorted(map(str, (tmp_path / arm).rglob("hyp.trn"))),
-        "by id": lambda _, rate: [toolkits.recognised(SPOKEN, rate, seed) for seed in range(3)],
-    }
-    systems = {arm: forms[form](arm, rate) for arm, rate in {"base": 0.15, "mine": 0.10}.items()}
-    (verdict,) = compare(systems, tmp_path / "ref", speakers=tmp_path / "utt2spk", seeds=3).verdicts
-    listed = {"base": heard(0.15), "mine": heard(0.10)}
-    (expected,) = compare(listed, list(SPOKEN.values()), speakers=[id_[:3] for id_ in SPOKEN], seeds=3).verdicts
-    assert verdict.sentence == expected.sentence
-
-
 def test_a_notebook_shows_sentence_table_and_interval_and_no_markup_of_others() -> None:
     systems = {"base": heard(0.15), "<b>mine</b>": heard(0.10)}
     page = compare(systems, list(SPOKEN.values()), seeds=3)._repr_html_()
@@ -91,32 +70,6 @@ def test_the_python_form_takes_a_language_and_words_to_drop() -> None:
     assert row["wer"] == 0
 
 
-def test_files_are_written(tmp_path: Path) -> None:
-    result = compare({"base": heard(0.15), "mine": heard(0.10)}, list(SPOKEN.values()), seeds=3)
-    names = {path.name for path in result.save(tmp_path / "out")}
-    assert {"table.md", "table.tex", "comparison.json", "differences.pdf"} <= names
-    assert "index.html" not in names
-
-
-@pytest.mark.parametrize(
-    ("systems", "references", "options", "message"),
-    [
-        ({}, ["x"], {}, "systems: expected a dict of hypotheses by name, .*, not an empty one"),
-        (["x"], ["x"], {}, "systems: expected a dict of hypotheses by name, .*, not a list"),
-        ({"a": []}, ["x"], {}, "a: expected transcripts or files, found none"),
-        ({"a": ["x"]}, ["x", "y"], {}, r"a: no hypothesis for 1 id \(2\)"),
-        ({"a": ["x", 3]}, ["x", "y"], {}, "a: expected transcripts or files, found '3'"),
-        ({"a": ["x"]}, None, {}, "it has no references"),
-        ({"a": ["x"]}, ["x"], {"speakers": ["p", "q"]}, "speakers: 2 for 1 utterances"),
-        ({"a": "absent/*.trn"}, ["x"], {}, "a: no file matches the pattern"),
-        ({"a": ["x"], "b": ["x"]}, ["x"], {"baseline": "c"}, "baseline=c: expected a or b"),
-    ],
-)
-def test_mistakes(systems: Any, references: Any, options: Any, message: str) -> None:
-    with pytest.raises(UsageError, match=message):
-        compare(systems, references, **options)
-
-
 def test_a_table_is_a_frame_where_pandas_is(tmp_path: Path) -> None:
     table = compare({"a": ["x"]}, ["x"]).table()
     try:
@@ -126,22 +79,6 @@ def test_a_table_is_a_frame_where_pandas_is(tmp_path: Path) -> None:
             table.frame()
         return
     assert isinstance(table.frame(), pandas.DataFrame)
-
-
-def run_in_python(program: str, folder: Path) -> str:
-    environment = {**os.environ, "PYTHONPATH": str(SOURCE)}
-    done = subprocess.run([sys.executable, "-c", program], cwd=folder, env=environment, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
-
-
-@pytest.mark.parametrize("page", [REPOSITORY / "docs" / "verdicts.md", SOURCE / "asr_verdicts" / "README.md"])
-def test_the_python_of_the_pages_runs(page: Path, tmp_path: Path) -> None:
-    (block,) = re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), flags=re.DOTALL)
-    printed = run_in_python(block, tmp_path)
-    assert re.search(r"; [23] speakers\. This is about these models", printed)
-    if "result.save" in block:
-        assert {"comparison.json", "differences.svg"} <= {path.name for path in (tmp_path / "report").iterdir()}
 
 
 def test_the_notebook_has_the_output_of_today() -> None:
@@ -158,3 +95,51 @@ def test_the_notebook_has_the_output_of_today() -> None:
     )
     assert len(shown) == 3
     assert shown == today, "PYTHONPATH=src python -m tests.helpers.notebooks docs/verdicts.ipynb"
+
+
+def test_every_form_gives_the_same_verdict(tmp_path: Path) -> None:
+    toolkits.write_seeds(tmp_path, "hyp.trn", toolkits.trn, {"base": 0.15, "mine": 0.10}, 3)
+    (tmp_path / "ref").write_text(toolkits.kaldi(SPOKEN))
+    (tmp_path / "utt2spk").write_text("".join(f"{id_} {id_[:3]}\n" for id_ in SPOKEN))
+    listed = {"base": heard(0.15), "mine": heard(0.10)}
+    (expected,) = compare(listed, list(SPOKEN.values()), speakers=[id_[:3] for id_ in SPOKEN], seeds=3).verdicts
+    forms: dict[str, Any] = {
+        "pattern": lambda arm, _: str(tmp_path / arm / "seed*" / "hyp.trn"),
+        "paths": lambda arm, _: sorted((tmp_path / arm).rglob("hyp.trn")),
+        "names": lambda arm, _: sorted(map(str, (tmp_path / arm).rglob("hyp.trn"))),
+        "by id": lambda _, rate: [toolkits.recognised(SPOKEN, rate, seed) for seed in range(3)],
+    }
+    for name, form in forms.items():
+        systems = {arm: form(arm, rate) for arm, rate in {"base": 0.15, "mine": 0.10}.items()}
+        (verdict,) = compare(systems, tmp_path / "ref", speakers=tmp_path / "utt2spk", seeds=3).verdicts
+        assert verdict.sentence == expected.sentence, name
+
+
+def test_mistakes() -> None:
+    cases: list[tuple[Any, Any, Any, str]] = [
+        ({}, ["x"], {}, "systems: expected a dict of hypotheses by name, .*, not an empty one"),
+        (["x"], ["x"], {}, "systems: expected a dict of hypotheses by name, .*, not a list"),
+        ({"a": []}, ["x"], {}, "a: expected transcripts or files, found none"),
+        ({"a": ["x"]}, ["x", "y"], {}, r"a: no hypothesis for 1 id \(2\)"),
+        ({"a": ["x", 3]}, ["x", "y"], {}, "a: expected transcripts or files, found '3'"),
+        ({"a": ["x"]}, ["x"], {"speakers": ["p", "q"]}, "speakers: 2 for 1 utterances"),
+        ({"a": "absent/*.trn"}, ["x"], {}, "a: no file matches the pattern"),
+        ({"a": ["x"], "b": ["x"]}, ["x"], {"baseline": "c"}, "baseline=c: expected a or b"),
+    ]
+    for systems, references, options, message in cases:
+        with pytest.raises(UsageError, match=message):
+            compare(systems, references, **options)
+
+
+@pytest.mark.parametrize("page", [REPOSITORY / "docs" / "verdicts.md", SOURCE / "asr_verdicts" / "README.md"])
+def test_the_python_of_the_pages_runs(
+    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (block,) = re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+    monkeypatch.chdir(tmp_path)
+    exec(compile(block, str(page), "exec"), {})
+    assert re.search(r"; [23] speakers\. This is about these models", capsys.readouterr().out)
+    if "result.save" in block:
+        names = {path.name for path in (tmp_path / "report").iterdir()}
+        assert {"comparison.json", "differences.svg", "table.md", "table.tex"} <= names
+        assert "index.html" not in names

@@ -35,70 +35,58 @@ def test_files_in_and_a_verdict_out(files: list[str], capsys: pytest.CaptureFixt
     assert Path("base-mine/differences.svg").exists()
 
 
-def test_without_matplotlib_there_are_tables(
-    files: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def no_matplotlib(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "asr_verdicts.report.figures", None)
     monkeypatch.delattr("asr_verdicts.report.figures", raising=False)
+
+
+@pytest.mark.usefixtures("no_matplotlib")
+def test_without_matplotlib_there_are_tables(files: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*files, "--out", "o"]) == 0
     assert "pip install 'asr-verdicts[figures]'" in capsys.readouterr().out
     assert {path.suffix for path in Path("o").iterdir()} == {".md", ".csv", ".tex", ".txt", ".json"}
 
 
-@pytest.mark.parametrize(
-    ("gate", "margin", "baseline", "code"),
-    [
-        ("worse", None, "base", 0),
-        ("worse", None, "mine", 1),
-        ("not-equivalent", "1", "base", 0),
-        ("not-equivalent", "1", "mine", 1),
-        ("not-equivalent", "30", "mine", 1),
-    ],
-)
-def test_a_gate_ends_with_a_code_and_the_sentence(
-    gate: str, margin: str | None, baseline: str, code: int, files: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
-    options = [f"--fail-if={gate}", f"--baseline={baseline}", "--json", *([f"--margin={margin}"] if margin else [])]
-    assert main([*files, "--speaker-of", "^([^-]+)-", *options]) == code
-    printed = capsys.readouterr()
-    (difference,) = [row for row in json.loads(printed.out)["differences"] if row["set"] == "test"]
-    assert difference["outcome"] == ("better" if baseline == "base" else "worse")
-    assert printed.err.startswith(f"--fail-if={gate}: base is worse than mine on test: ") == bool(code)
+@pytest.mark.usefixtures("no_matplotlib")
+def test_a_gate_ends_with_a_code_and_the_sentence(files: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    for gate, margin, baseline, code in (
+        ("worse", [], "base", 0), ("worse", [], "mine", 1), ("not-equivalent", ["--margin=1"], "base", 0),
+        ("not-equivalent", ["--margin=30"], "mine", 1),
+    ):  # fmt: skip
+        options = [f"--fail-if={gate}", f"--baseline={baseline}", "--json", *margin]
+        assert main([*files, "--speaker-of", "^([^-]+)-", *options]) == code
+        printed = capsys.readouterr()
+        (difference,) = [row for row in json.loads(printed.out)["differences"] if row["set"] == "test"]
+        assert difference["outcome"] == ("better" if baseline == "base" else "worse")
+        assert printed.err.startswith(f"--fail-if={gate}: base is worse than mine on test: ") == bool(code)
 
 
-@pytest.mark.parametrize(("rate", "code"), [(0.15, 1), (0.06, 0), (0.03, 0)])
-def test_the_documented_workflow_ends_with_the_verdict(
-    rate: float, code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.usefixtures("no_matplotlib")
+def test_the_documented_workflow_ends_with_the_verdict(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (block,) = re.findall(r"```yaml\n(on:.*?)```", (REPOSITORY / "docs" / "verdicts.md").read_text(), re.S)
     command = yaml.safe_load(block)["jobs"]["verdict"]["steps"][-1]["run"]
-    spoken = toolkits.write_seeds(tmp_path, "hyp.trn", toolkits.trn, {"release": 0.06, "nightly": rate}, 1)
-    monkeypatch.chdir(tmp_path)
-    Path("ref.trn").write_text(toolkits.trn(spoken))
-    ids = re.findall(r"\((.*?)\)", toolkits.trn(spoken))
-    Path("utt2spk").write_text("".join(f"{name} {name.split('-')[0]}\n" for name in ids))
-    for name in ("release", "nightly"):
-        Path(name, "seed0", "hyp.trn").rename(Path(name, "hyp.trn"))
-    assert main(shlex.split(command)[1:]) == code
+    for rate, code in ((0.15, 1), (0.03, 0)):
+        folder = tmp_path / f"{rate}"
+        spoken = toolkits.write_seeds(folder, "hyp.trn", toolkits.trn, {"release": 0.06, "nightly": rate}, 1)
+        monkeypatch.chdir(folder)
+        Path("ref.trn").write_text(toolkits.trn(spoken))
+        Path("utt2spk").write_text("".join(f"{name} {name.split('-')[0]}\n" for name in spoken))
+        for name in ("release", "nightly"):
+            Path(name, "seed0", "hyp.trn").rename(Path(name, "hyp.trn"))
+        assert main(shlex.split(command)[1:]) == code
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["compare", "--references", "none.trn", "a=a.trn"], "error: none.trn: there is no such file"),
-        (["compare", "a=none*.trn"], "error: a=none*.trn: no file matches the pattern"),
-        (["compare", "a=a.trn", "--normalise", "all"], "error: --normalise=all: expected none, case, punctuation"),
-    ],
-)
 def test_mistakes_are_one_line(
-    arguments: list[str],
-    message: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("a.trn").write_text("the cat (a-1)\n")
-    assert main(arguments) == 2
-    (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith(message)
+    for arguments, message in (
+        (["--references", "none.trn", "a=a.trn"], "error: none.trn: there is no such file"),
+        (["a=none*.trn"], "error: a=none*.trn: no file matches the pattern"),
+        (["a=a.trn", "--normalise", "all"], "error: --normalise=all: expected none, case, punctuation"),
+    ):
+        assert main(["compare", *arguments]) == 2
+        (line,) = capsys.readouterr().err.splitlines()
+        assert line.startswith(message)

@@ -99,15 +99,6 @@ def test_rates_alone_that_never_differ_prove_nothing() -> None:
     assert "there are no utterances" in verdict.sentence
 
 
-def test_rates_alone_leave_out_speakers_and_say_so() -> None:
-    runs = [
-        replace(run, utterances=[]) for run in [*arm("rnn=lstm", [0.2, 0.21, 0.22]), *arm("rnn=gru", [0.4, 0.41, 0.42])]
-    ]
-    (verdict,) = compared(records(runs)).verdicts
-    assert verdict.outcome == "worse"
-    assert "speakers left out: there are no utterances" in verdict.sentence
-
-
 def test_an_utterance_that_one_seed_lacks_costs_that_utterance_alone() -> None:
     whole = compared(records(LSTM, GRU)).verdicts[0]
     lacking = replace(GRU[1], utterances=GRU[1].utterances[1:])
@@ -164,14 +155,6 @@ def test_models_that_have_not_learned_are_called_that_before_any_verdict() -> No
     (verdict,) = compared(records(LSTM, arm("rnn=gru", [0.99, 1.0, 0.99]))).verdicts
     assert verdict.outcome == "worse"
     assert "3 of 3 runs of rnn=gru have not learned" in verdict.sentence
-
-
-def test_equal_means_are_neither_better_nor_worse() -> None:
-    twin = [replace(run, config={**run.config, "rnn": "gru"}, overrides=["rnn=gru"]) for run in LSTM]
-    (verdict,) = compared(records(LSTM, twin)).verdicts
-    assert verdict.outcome == "not shown"
-    assert "+0.00 points" in verdict.sentence
-    assert "better" not in verdict.sentence
 
 
 def decoded(model: int, beam: int, rate: float) -> Record:

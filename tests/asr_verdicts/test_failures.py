@@ -1,5 +1,6 @@
 """Runs that fail, how large a difference is against what matters, and the scale that decides."""
 
+import functools
 import math
 from dataclasses import replace
 from types import SimpleNamespace
@@ -24,7 +25,7 @@ from asr_verdicts.statistics.estimate import contrast_estimate
 from asr_verdicts.statistics.intervals import Range
 from asr_verdicts.statistics.procedures import FixedLength
 from asr_verdicts.statistics.sample import Sample
-from asr_verdicts.verdict import Question, Verdict
+from asr_verdicts.verdict import Verdict
 from tests.helpers.invented_records import diverged, record, records
 from tests.helpers.planned_worlds import ONE, PURE, Setting, invented
 
@@ -40,36 +41,6 @@ def compared(*groups: list[Record]) -> Comparison:
 
 
 STEADY = [0.20, 0.21, 0.19, 0.20, 0.21, 0.20]
-
-
-@pytest.mark.parametrize(
-    ("rule", "failed"),
-    [(None, [5]), ("diverged", []), ({"median": 3}, []), ({"rate": 20.5}, [1, 4, 5]), ({"rate": 60}, [])],
-)
-def test_failing_is_declared(rule: object, failed: list[int]) -> None:
-    runs = [record("rnn=gru", seed, rate) for seed, rate in enumerate([0.2, 0.22, 0.2, 0.2, 0.22, 0.5])]
-    (one,) = compared(runs).arms
-    assert [run.seed for run in FailureRule.parse(rule).failed(one, "test", "wer")] == failed
-
-
-@pytest.mark.parametrize(("errors", "failed"), [([21, 38, 25], []), ([25, 25, 44], []), ([25, 25, 46], [2])])
-def test_counting_noise_is_no_failure(errors: list[int], failed: list[int]) -> None:
-    """Of 4,000 words: 25 errors and four times √25 are 45."""
-
-    def run(seed: int, count: int) -> SimpleNamespace:
-        return SimpleNamespace(
-            seed=seed, diverged_at=None, value=lambda _, name: {"wer": count / 4000, "words": 4000}[name]
-        )
-
-    runs = [run(seed, count) for seed, count in enumerate(errors)]
-    arm = cast(Arm, SimpleNamespace(runs=runs, results=runs))
-    assert [one.seed for one in FailureRule().failed(arm, "test", "wer")] == failed
-
-
-@pytest.mark.parametrize("rule", ["sometimes", {"median": 0.5}, {"rate": 101}, {"rate": "x"}, {"a": 1}, [1], True])
-def test_another_rule_is_refused(rule: object) -> None:
-    with pytest.raises(UsageError, match=r"ablation\.failed=.*expected diverged"):
-        compared(arm("rnn=lstm", STEADY, failed=rule), arm("rnn=gru", STEADY, failed=rule))
 
 
 def test_equal_arms_of_which_one_loses_runs_are_never_simply_equivalent() -> None:
@@ -98,49 +69,16 @@ def test_a_run_that_ends_far_above_the_others_is_not_averaged_in() -> None:
     assert "The worst run of rnn=gru that ended has 7" in found.sentence
 
 
-def test_few_runs_some_of_which_failed_tell_nothing_of_typical_ones() -> None:
-    (found,) = compared(arm("rnn=lstm", STEADY[:3]), arm("rnn=gru", [0.30, 0.31, 0.75])).verdicts
-    assert found.outcome == "undecided"
-    assert "1 of 3 runs of rnn=gru failed, and fewer than 5 runs per arm" in found.sentence
-
-
-def test_counts_have_exact_intervals() -> None:
-    assert binomial_interval(0, 10) == (0.0, pytest.approx(1 - 0.025 ** (1 / 10)))
-    assert binomial_interval(3, 10) == pytest.approx((0.0667, 0.6525), abs=1e-4)  # Clopper & Pearson's table
+@functools.cache
+def steady() -> Comparison:
+    return compared(*(arm(name, STEADY[:4]) for name in ("rnn=lstm", "rnn=gru")))
 
 
 def contrast(low: float, high: float, margin: float | None = 0.02) -> Verdict:
-    (lstm, gru) = (arm(name, STEADY[:4]) for name in ("rnn=lstm", "rnn=gru"))
-    measured = compared(lstm, gru).verdicts[0]
+    measured = steady().verdicts[0]
     middle = (low + high) / 2
     outcome = "worse" if low > 0 else "better" if high < 0 else "not shown"
     return replace(measured, low=low, high=high, difference=middle, margin=margin, outcome=outcome)
-
-
-def test_a_relative_interval_through_0_is_pointed_out() -> None:
-    relative = Range(0.5, -0.1, 1.1)
-    assert relative_text(replace(contrast(0.03, 0.05), relative=relative)) == "not shown"
-    assert relative_text(replace(contrast(-0.01, 0.05), relative=relative)) == "+64.9 % (−9.5 to +200.4)"
-
-
-@pytest.mark.parametrize(
-    ("low", "high", "grade", "end"),
-    [
-        (0.03, 0.05, "beyond the margin", "More than the margin of 2 points."),
-        (-0.05, -0.025, "beyond the margin", "More than the margin of 2 points."),
-        (0.01, 0.05, "size unclear", "It may or may not exceed the margin of 2 points."),
-        (0.001, 0.03, "less than the margin", "Less than the margin of 2 points."),
-        (0.001, 0.015, "less than the margin", "The whole interval lies within the margin of 2 points."),
-        (-0.01, 0.05, None, ""),
-    ],
-)
-def test_a_shown_difference_has_a_grade(low: float, high: float, grade: str | None, end: str) -> None:
-    measured = contrast(low, high)
-    assert measured.grade == grade
-    assert measured.immaterial == end.startswith("The whole interval")
-    if end:
-        assert f"). {end}" in write_sentence(measured, compared(arm("rnn=lstm", STEADY)).arms, "")
-    assert contrast(low, high, margin=None).grade is None
 
 
 def test_a_relative_difference_is_the_logarithm_of_the_ratio() -> None:
@@ -174,20 +112,6 @@ def test_a_relative_scale_decides_where_it_is_declared() -> None:
     assert found.grade == "beyond the margin"
     assert " % relative (95 % interval +" in found.sentence
     assert ". More than the margin of 50 % of the WER. " in found.sentence
-
-
-@pytest.mark.parametrize(
-    ("ablation", "message"),
-    [
-        ({"scale": "log"}, r"ablation\.scale=log: expected points or relative"),
-        ({"scale": "points", "margin": "5%"}, r"ablation\.margin=5%: expected points, such as 2\.0, because"),
-        ({"scale": "relative", "margin": 2.0}, r"ablation\.margin=2\.0: expected a percentage, such as 5%, because"),
-        ({"margin": "much"}, r"ablation\.margin=much: expected the difference that would not matter"),
-    ],
-)
-def test_scale_and_margin_have_to_fit(ablation: dict[str, object], message: str) -> None:
-    with pytest.raises(UsageError, match=message):
-        compared(arm("rnn=lstm", STEADY, **ablation), arm("rnn=gru", STEADY, **ablation))
 
 
 def test_a_plan_in_percent_is_followed_on_that_scale() -> None:
@@ -235,11 +159,69 @@ def test_a_fold_of_hard_speakers_is_no_failure() -> None:
     assert "ended above" not in found(folds=True).sentence
 
 
+def test_failing_is_declared() -> None:
+    (one,) = compared(
+        [record("rnn=gru", seed, rate) for seed, rate in enumerate([0.2, 0.22, 0.2, 0.2, 0.22, 0.5])]
+    ).arms
+    rules: list[tuple[object, list[int]]] = [
+        (None, [5]), ("diverged", []), ({"median": 3}, []), ({"rate": 20.5}, [1, 4, 5]), ({"rate": 60}, []),
+    ]  # fmt: skip
+    for rule, failed in rules:
+        assert [run.seed for run in FailureRule.parse(rule).failed(one, "test", "wer")] == failed
+    # counting noise is no failure: of 4,000 words, 25 errors and four times √25 are 45
+    for errors, failed in (([21, 38, 25], []), ([25, 25, 44], []), ([25, 25, 46], [2])):
+        counted = [
+            SimpleNamespace(seed=seed, diverged_at=None, value=lambda _, name, n=n: n / 4000 if name == "wer" else 4000)
+            for seed, n in enumerate(errors)
+        ]
+        invented_arm = cast(Arm, SimpleNamespace(runs=counted, results=counted))
+        assert [run.seed for run in FailureRule().failed(invented_arm, "test", "wer")] == failed
+    for wrong in ("sometimes", {"median": 0.5}, {"rate": 101}, {"rate": "x"}, {"a": 1}, [1], True):
+        with pytest.raises(UsageError, match=r"ablation\.failed=.*expected diverged"):
+            FailureRule.parse(wrong)
+
+
+def test_few_runs_some_of_which_failed_tell_nothing_of_typical_ones() -> None:
+    (found,) = compared(arm("rnn=lstm", STEADY[:3]), arm("rnn=gru", [0.30, 0.31, 0.75])).verdicts
+    assert found.outcome == "undecided"
+    assert "1 of 3 runs of rnn=gru failed, and fewer than 5 runs per arm" in found.sentence
+    assert binomial_interval(0, 10) == (0.0, pytest.approx(1 - 0.025 ** (1 / 10)))
+    assert binomial_interval(3, 10) == pytest.approx((0.0667, 0.6525), abs=1e-4)  # Clopper & Pearson's table
+
+
+def test_a_shown_difference_has_a_grade() -> None:
+    for low, high, grade, end in (
+        (0.03, 0.05, "beyond the margin", "More than the margin of 2 points."),
+        (-0.05, -0.025, "beyond the margin", "More than the margin of 2 points."),
+        (0.01, 0.05, "size unclear", "It may or may not exceed the margin of 2 points."),
+        (0.001, 0.03, "less than the margin", "Less than the margin of 2 points."),
+        (0.001, 0.015, "less than the margin", "The whole interval lies within the margin of 2 points."),
+        (-0.01, 0.05, None, ""),
+    ):
+        measured = contrast(low, high)
+        assert measured.grade == grade
+        assert measured.immaterial == end.startswith("The whole interval")
+        if end:
+            assert f"). {end}" in write_sentence(measured, steady().arms, "")
+        assert contrast(low, high, margin=None).grade is None
+    relative = Range(0.5, -0.1, 1.1)
+    assert relative_text(replace(contrast(0.03, 0.05), relative=relative)) == "not shown"
+    assert relative_text(replace(contrast(-0.01, 0.05), relative=relative)) == "+64.9 % (−9.5 to +200.4)"
+
+
+def test_scale_and_margin_have_to_fit() -> None:
+    for ablation, message in (
+        ({"scale": "log"}, r"ablation\.scale=log: expected points or relative"),
+        ({"scale": "points", "margin": "5%"}, r"ablation\.margin=5%: expected points, such as 2\.0, because"),
+        ({"scale": "relative", "margin": 2.0}, r"ablation\.margin=2\.0: expected a percentage, such as 5%, because"),
+        ({"margin": "much"}, r"ablation\.margin=much: expected the difference that would not matter"),
+    ):
+        with pytest.raises(UsageError, match=message):
+            compared(arm("rnn=lstm", STEADY, **ablation), arm("rnn=gru", STEADY, **ablation))  # type: ignore[arg-type]
+
+
 def test_superiority_is_the_share_of_pairs() -> None:
-    (found,) = compared(arm("rnn=lstm", [0.2, 0.3, 0.4]), arm("rnn=gru", [0.1, 0.25, 0.5])).verdicts
-    own, base = (
-        [run.summary.sets["test"].wer for run in one.results]
-        for one in reversed(compared(arm("rnn=lstm", [0.2, 0.3, 0.4]), arm("rnn=gru", [0.1, 0.25, 0.5])).arms)
-    )
-    assert isinstance(found.question, Question)
+    comparison = compared(arm("rnn=lstm", [0.2, 0.3, 0.4]), arm("rnn=gru", [0.1, 0.25, 0.5]))
+    base, own = ([run.summary.sets["test"].wer for run in one.results] for one in comparison.arms)
+    (found,) = comparison.verdicts
     assert found.superiority == pytest.approx(np.mean([mine < theirs for mine in own for theirs in base]))

@@ -86,40 +86,6 @@ def test_the_order_in_which_runs_end_changes_nothing() -> None:
     assert [verdict.sentence for verdict in first] == [verdict.sentence for verdict in second]
 
 
-@pytest.mark.parametrize("seed", range(12))
-def test_state_and_interval_agree_at_every_look(seed: int) -> None:
-    setting = Setting(World(effects=(0.0, 0.0, 0.02, 0.05), speakers=40), arms=4)
-    course = follow(setting.plan(), invented(setting, np.random.default_rng(seed)), setting.questions())
-    for look in course.looks:
-        for contrast in look.verdicts:
-            assert contrast.low is not None
-            assert contrast.high is not None
-            assert contrast.look is not None
-            excludes = contrast.low > 0 or contrast.high < 0
-            assert excludes == (contrast.outcome in ("better", "worse"))
-            if contrast.outcome == "equivalent":
-                assert -setting.margin < contrast.look.low
-                assert contrast.look.high < setting.margin
-
-
-def test_comparing_shows_the_states_of_the_plan_and_no_other_p() -> None:
-    setting = Setting(World(effects=(0.0, 0.018), speakers=40))
-    comparison = follow_in(setting, planned_records(setting, 0, runs=6))
-    (verdict,) = comparison.answer
-    assert verdict.outcome == "open"
-    assert "Look 2 of 5; " in verdict.sentence
-    assert comparison.evidence.procedure.name == "sequential"
-    assert verdict.seeds == {"arm 0": 5, "arm 1": 5}, "the sixth run is not looked at before its time"
-
-
-def test_another_question_than_the_plans_gets_the_test_that_holds_at_any_time() -> None:
-    setting = Setting(World(effects=(0.0, 0.018)))
-    options = Options(baseline="arm 1")
-    comparison = follow_in(setting, planned_records(setting, 0, runs=6), options)
-    assert comparison.evidence.procedure.name == "anytime"
-    assert comparison.course is NO_LOOKS
-
-
 def test_an_undecided_question_names_its_lever() -> None:
     few = Setting(World(speakers=5, words=5000, arm_speaker=0.03, run_speaker=0, seeds=(0.001,)), most=5, margin=0.005)
     sentence = follow_in(few, planned_records(few, 1)).answer[0].sentence
@@ -151,28 +117,6 @@ def test_runs_of_another_content_are_left_out_and_named() -> None:
     assert {arm.name for arm in comparison.arms} == {"arm 0", "arm 1"}
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["no effect", "arm × 3", "5 % diverged", "7 equal arms", "40 speakers"])
-def test_equal_arms_are_seldom_called_different(name: str) -> None:
-    """5 % are allowed; three standard errors of so many sweeps, and the point that Welch's approximation takes."""
-    sweeps = 40 if "7" in name else 150
-    rate = simulate(SETTINGS[name], sweeps, 0).alarm_rate
-    assert rate <= 0.06 + 3 * sqrt(0.05 * 0.95 / sweeps)
-
-
-@pytest.mark.slow
-def test_what_is_found_and_what_it_costs_is_as_published_for_the_design() -> None:
-    """Against another simulation of 20,000 sweeps of the same design: 84 % found at 1 sd with 31 runs, 100 % at 2 sd
-    with 16.0, and 81 % equivalent at 0 with 36.6. 150 sweeps: three standard errors.
-    """
-    for name, outcome, share, runs in (
-        ("no effect", "equivalent", 0.81, 36.6), ("1 sd", "worse", 0.84, 31.0), ("2 sd", "worse", 1.0, 16.0)
-    ):  # fmt: skip
-        ends = simulate(SETTINGS[name], 150, 1)
-        assert ends.share(1, outcome) == pytest.approx(share, abs=max(0.02, 3 * sqrt(share * (1 - share) / 150)))  # type: ignore[arg-type]
-        assert ends.mean_runs == pytest.approx(runs, abs=2.5)
-
-
 DECLARED = Evidence(FixedLength(), "declared")
 RATES = {
     ("shuffled", "batch"): 0.20,
@@ -193,50 +137,6 @@ def compared(contrasts: object, rates: dict[tuple[str, str], float] = RATES) -> 
     return compare(records(runs), Options(), "test", DECLARED)
 
 
-def means(comparison: Comparison) -> dict[tuple[str, str], float]:
-    found = {}
-    for arm in comparison.arms:
-        rates = [run.summary.sets["test"].wer for run in arm.runs]
-        found[arm.levels["order"], arm.levels["norm"]] = sum(rates) / len(rates)
-    return found
-
-
-def test_all_effects_of_two_crossed_factors_are_asked_where_nothing_else_is_declared() -> None:
-    comparison = compared(None)
-    kinds = [contrast.question.kind for contrast in comparison.verdicts]
-    assert kinds == ["main effect"] * 2 + ["simple effect"] * 4 + ["interaction"]
-    assert {contrast.family for contrast in comparison.verdicts} == {7}
-
-
-def test_the_effects_are_those_of_the_means_of_the_arms() -> None:
-    comparison = compared(["order", "order | norm=none", "order | norm=batch", "order:norm"])
-    mean = means(comparison)
-    without = mean["sortagrad", "none"] - mean["shuffled", "none"]
-    with_ = mean["sortagrad", "batch"] - mean["shuffled", "batch"]
-    expected = [(without + with_) / 2, without, with_, without - with_]
-    assert [contrast.difference for contrast in comparison.verdicts] == pytest.approx(expected)
-    assert [contrast.outcome for contrast in comparison.verdicts] == [
-        "better", "better", "not shown", "interaction shown",
-    ]  # fmt: skip
-    sentence = comparison.verdicts[3].sentence
-    assert sentence.startswith(
-        "The effect of order=sortagrad against order=shuffled depends on the other factor on test"
-    )
-    assert "at norm=none less at norm=batch" in sentence
-
-
-def test_no_interaction_is_shown_where_effects_add_up() -> None:
-    rates = {
-        ("shuffled", "batch"): 0.2,
-        ("sortagrad", "batch"): 0.3,
-        ("shuffled", "none"): 0.4,
-        ("sortagrad", "none"): 0.5,
-    }
-    comparison = compared(["order:norm"], rates)
-    assert comparison.verdicts[0].outcome == "no interaction shown"
-    assert "is not shown to depend on the other factor" in comparison.verdicts[0].sentence
-
-
 def test_more_levels_give_an_effect_for_each_beside_the_reference() -> None:
     levels = itertools.product(("32", "16"), ("1", "2", "4"))
     ablation = {
@@ -255,17 +155,89 @@ def test_more_levels_give_an_effect_for_each_beside_the_reference() -> None:
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("wrong", ["nrom", "order | norm=layer", "order:dropout", "order | order=shuffled"])
-def test_a_contrast_of_other_factors_is_refused_with_the_choices(wrong: str) -> None:
-    with pytest.raises(UsageError, match=r"ablation\.contrasts=.*expected factorial, a factor .*norm=none"):
-        compared([wrong])
+def test_the_effects_of_two_crossed_factors_are_those_of_the_means_of_the_arms() -> None:
+    everything = compared(None)  # all effects are asked if nothing else is declared
+    kinds = [contrast.question.kind for contrast in everything.verdicts]
+    assert kinds == ["main effect"] * 2 + ["simple effect"] * 4 + ["interaction"]
+    assert {contrast.family for contrast in everything.verdicts} == {7}
+    comparison = compared(["order", "order | norm=none", "order | norm=batch", "order:norm"])
+    mean = {
+        (arm.levels["order"], arm.levels["norm"]): np.mean([run.summary.sets["test"].wer for run in arm.runs])
+        for arm in comparison.arms
+    }
+    without = mean["sortagrad", "none"] - mean["shuffled", "none"]
+    with_ = mean["sortagrad", "batch"] - mean["shuffled", "batch"]
+    expected = [(without + with_) / 2, without, with_, without - with_]
+    assert [contrast.difference for contrast in comparison.verdicts] == pytest.approx(expected)
+    outcomes = [contrast.outcome for contrast in comparison.verdicts]
+    assert outcomes == ["better", "better", "not shown", "interaction shown"]
+    sentence = comparison.verdicts[3].sentence
+    start = "The effect of order=sortagrad against order=shuffled depends on the other factor on test"
+    assert sentence.startswith(start)
+    assert "at norm=none less at norm=batch" in sentence
+    adding = dict(zip(RATES, (0.2, 0.3, 0.4, 0.5), strict=True))
+    (verdict,) = compared(["order:norm"], adding).verdicts
+    assert verdict.outcome == "no interaction shown"
+    assert "is not shown to depend on the other factor" in verdict.sentence
 
 
-def test_contrasts_need_arms_that_are_fully_crossed() -> None:
+def test_a_contrast_that_the_arms_do_not_have_is_refused_with_the_choices() -> None:
+    for wrong in ("nrom", "order | norm=layer", "order:dropout", "order | order=shuffled"):
+        with pytest.raises(UsageError, match=r"ablation\.contrasts=.*expected factorial, a factor .*norm=none"):
+            compared([wrong])
+    three = dict(list(RATES.items())[:3])
     with pytest.raises(UsageError, match="arms that are all combinations of two factors; these are not"):
-        compared(["order:norm"], dict(list(RATES.items())[:3]))
+        compared(["order:norm"], three)
+    assert {contrast.question.kind for contrast in compared(None, three).verdicts} == {"arm"}
 
 
-def test_three_of_four_arms_are_compared_with_the_baseline() -> None:
-    kinds = {contrast.question.kind for contrast in compared(None, dict(list(RATES.items())[:3])).verdicts}
-    assert kinds == {"arm"}
+def test_state_and_interval_agree_at_every_look() -> None:
+    setting = Setting(World(effects=(0.0, 0.0, 0.02, 0.05), speakers=40), arms=4)
+    for seed in range(12):
+        arms = invented(setting, np.random.default_rng(seed))
+        course = follow(setting.plan(), arms, setting.questions(), describe=False)
+        for contrast in (contrast for look in course.looks for contrast in look.verdicts):
+            assert contrast.low is not None
+            assert contrast.high is not None
+            assert contrast.look is not None
+            excludes = contrast.low > 0 or contrast.high < 0
+            assert excludes == (contrast.outcome in ("better", "worse"))
+            if contrast.outcome == "equivalent":
+                assert -setting.margin < contrast.look.low < contrast.look.high < setting.margin
+
+
+def test_comparing_shows_the_states_of_the_plan_and_no_other_p() -> None:
+    setting = Setting(World(effects=(0.0, 0.018), speakers=40))
+    runs = planned_records(setting, 0, runs=6)
+    comparison = follow_in(setting, runs)
+    (verdict,) = comparison.answer
+    assert verdict.outcome == "open"
+    assert "Look 2 of 5; " in verdict.sentence
+    assert comparison.evidence.procedure.name == "sequential"
+    assert verdict.seeds == {"arm 0": 5, "arm 1": 5}, "the sixth run is not looked at before its time"
+    other = follow_in(setting, runs, Options(baseline="arm 1"))  # is not the plan's question
+    assert (other.evidence.procedure.name, other.course) == ("anytime", NO_LOOKS)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["arm × 3", "5 % diverged", "7 equal arms", "40 speakers"])
+def test_equal_arms_are_seldom_called_different(name: str) -> None:
+    """5 % are allowed; three standard errors of so many sweeps, and the point that Welch's approximation takes."""
+    sweeps = 40 if "7" in name else 150
+    rate = simulate(SETTINGS[name], sweeps, 0).alarm_rate
+    assert rate <= 0.06 + 3 * sqrt(0.05 * 0.95 / sweeps)
+
+
+@pytest.mark.slow
+def test_what_is_found_and_what_it_costs_is_as_published_for_the_design() -> None:
+    """Against another simulation of 20,000 sweeps of the same design: 84 % found at 1 sd with 31 runs, 100 % at 2 sd
+    with 16.0, and 81 % equivalent at 0 with 36.6. 150 sweeps: three standard errors.
+    """
+    for name, outcome, share, runs in (
+        ("no effect", "equivalent", 0.81, 36.6), ("1 sd", "worse", 0.84, 31.0), ("2 sd", "worse", 1.0, 16.0)
+    ):  # fmt: skip
+        ends = simulate(SETTINGS[name], 150, 1)
+        assert ends.share(1, outcome) == pytest.approx(share, abs=max(0.02, 3 * sqrt(share * (1 - share) / 150)))  # type: ignore[arg-type]
+        assert ends.mean_runs == pytest.approx(runs, abs=2.5)
+        if name == "no effect":
+            assert ends.alarm_rate <= 0.06 + 3 * sqrt(0.05 * 0.95 / 150)

@@ -1,4 +1,4 @@
-"""The documented commands: those of the README run, those of the pages compose."""
+"""The documented commands compose, and the trainings among them run; what the pages say is so."""
 
 import re
 import shlex
@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 import yaml
-from hydra import compose, initialize_config_dir
 from hydra.core.override_parser.overrides_parser import OverridesParser
 
 from asr_ablations.commands import compare, doctor, housekeeping, new_variant, overview, reproduce
@@ -27,7 +26,9 @@ from tests.helpers.command import (
     run_folders,
 )
 from tests.helpers.interpreter import expect, last_of_each, program
-from tests.helpers.support import CONF, group_options, shared_data
+from tests.helpers.run_results import train
+from tests.helpers.support import CONF, composed_by_hydra, group_options
+from tests.helpers.sweep_files import composed
 from tests.test_architecture import FLOORS
 
 PYTHON = documented_commands()
@@ -43,12 +44,9 @@ def test_each_entry_script_is_shown():
     assert all(f"src/{script.name}" in shown for script in (REPOSITORY / "src").glob("*.py"))
 
 
-def test_each_benchmark_is_shown_and_has_a_test():
+def test_each_benchmark_is_shown():
     shown = re.findall(r"benchmark=(\w+)", " ".join(PYTHON))
     assert sorted(shown) == group_options("benchmark")
-    tests = (REPOSITORY / "tests/commands/test_benchmark.py").read_text()
-    for name in shown:
-        assert re.search(rf'(measured\(.*|documented\()"{name}"', tests), name
 
 
 OF_OTHERS = {"git", "cd", "source", "wandb", "pip"}
@@ -109,25 +107,6 @@ def test_every_page_is_linked_from_the_readme():
     assert [page.name for page in pages()[1:] if f"docs/{page.name}" not in readme] == []
 
 
-@pytest.mark.parametrize(
-    "figure",
-    [
-        {"README": r"to a verdict in (\d+) minutes", "tutorial": r"to a verdict in about (\d+) minutes"},
-        {
-            "README": r"`make train` has ([\d.]+) % WER",
-            "decoding": r"The default run of the README: greedy ([\d.]+) and",
-            "results": r"\| `make train` \(LSTM\).*?\| \d+; \d+ \| ([\d.]+);",
-        },
-        {"README": r"AN4, real speech,\s+([\d.]+) %", "results": r"\| `data=an4`.*?\| \d+ \| ([\d.]+) \|"},
-    ],
-)
-def test_the_pages_agree_on(figure):
-    texts = {page.stem: page.read_text(encoding="utf-8") for page in pages()}
-    values = [re.findall(pattern, texts[page]) for page, pattern in figure.items()]
-    assert [len(found) for found in values] == [1] * len(values)
-    assert len({value for (value,) in values}) == 1
-
-
 @every_page
 def test_every_extra_exists(page):
     text = page.read_text(encoding="utf-8")
@@ -145,15 +124,6 @@ def extras() -> set[str]:
     text = (REPOSITORY / "pyproject.toml").read_text(encoding="utf-8")
     section = text.partition("[project.optional-dependencies]\n")[2].partition("\n[")[0]
     return set(re.findall(r"^([\w-]+) = \[", section, flags=re.MULTILINE))
-
-
-@pytest.mark.slow
-def test_commands_of_wandb_exist():
-    """`wandb <word>` on the pages, in its own client."""
-    from wandb.cli.cli import cli
-
-    words = {text.split()[1] for page in WRITTEN for text in code(page) if re.match("wandb [a-z]", text)}
-    assert {"sync", "leet"} <= words <= set(cli.commands)
 
 
 @cache
@@ -206,17 +176,6 @@ def test_every_file_exists(page):
         assert "mine" in path or path == "sweeps/RESULTS.md" or any([*start.glob(path)] for start in starts), path
 
 
-def test_the_tree_of_the_readme_is_the_repository():
-    text = (REPOSITORY / "README.md").read_text(encoding="utf-8")
-    (tree,) = re.findall(r"```\n(conf/.*?)```", text, flags=re.DOTALL)
-    folder = REPOSITORY
-    for line in tree.splitlines():
-        name = line.split()[0]
-        start = folder if line.startswith("  ") else REPOSITORY
-        assert [*start.glob(name)], line
-        folder = start if line.startswith("  ") else REPOSITORY / name
-
-
 def test_the_sweeps_are_listed():
     page = (REPOSITORY / "docs" / "options.md").read_text(encoding="utf-8")
     names = [path.stem for path in (REPOSITORY / "sweeps").glob("*.yaml")]
@@ -239,16 +198,6 @@ def test_the_floors_are_those_that_imports_keep_to():
     assert named == dict(enumerate(written, start=1))
 
 
-SEARCH = "src/train.py -m -cd sweeps -cn hyperparameters"
-CLASSIC = "src/train.py -m -cd sweeps -cn classic"
-OWN_TESTS = (
-    "src/benchmark.py", "src/compare.py", "src/evaluate.py", "src/export.py", "src/transcribe.py", "src/prepare.py",
-    "src/reproduce.py", SEARCH, CLASSIC, "src/train.py -m hydra/launcher=",
-    "src/ls.py", "src/status.py", "src/diff.py", "src/new.py", "src/check.py", "src/sweeps.py", "src/rm.py",
-    "src/mv.py", "src/doctor.py",
-)  # fmt: skip
-"""Commands that tests of their own run, with folders that they need."""
-MINI = ["data.train=[train-clean-5]", "data.validation=[dev-clean-2]", "data.test=[test-clean]"]
 CONFIGS = {
     **{"train": "config", "prepare": "prepare", "evaluate": "evaluation", "transcribe": "transcribe"},
     **{"check": "config", "export": "export", "lm": "language_model", "benchmark": "benchmarks"},
@@ -260,39 +209,10 @@ PARSERS |= {"sweeps": overview.sweep_files_parser, "rm": housekeeping.remove_par
 PARSERS |= {"new": new_variant.parser, "doctor": doctor.doctor_parser}
 
 
-def arguments(line: str, manifests: str) -> list[str]:
-    """The command's arguments with its placeholders filled in, shrunken, for one seed."""
-    real = {"AN4": "an4", "train-clean-100": "librispeech-mini/LibriSpeech"}
-    for placeholder in re.findall(r"<.*?>", line):
-        (folder,) = [path for mark, path in real.items() if mark in placeholder]
-        line = line.replace(placeholder, str(shared_data(folder)))
-    words = shlex.split(line)
-    own = {"data=librispeech": MINI, "data=an4": [], "data=manifest": [f"data.root={manifests}"]}
-    extra = next((overrides for data, overrides in own.items() if data in words), SHORT_SPEECH)
-    narrow = ["model.convolutions.0.channels=8"] if "model=itu" in words else []  # of 600
-    extra = [*extra, *SMALL_MODEL, *narrow, "max_epochs=1"]
-    seeds = any(re.match("seed=.*,", word) for word in words)
-    if "-cn" in words or (seeds and "plan=true" not in words):
-        words = [*(word for word in words if not word.startswith("seed=")), "seed=0"]
-    return [*words, *extra]
-
-
-def to_run() -> list[str]:
-    """The documented commands without a test of their own; of those that differ in a number or a name, the first."""
-    lines = [line for line in PYTHON if not line.startswith(OWN_TESTS)]
-    return list({form(line): line for line in reversed(lines)}.values())[::-1]
-
-
-def form(line: str) -> str:
-    """A command without the number of seeds and epochs, its sweep's name, and the question of a plan."""
-    line = re.sub(r" (max_epochs|sweep|until\.margin)=\S+", "", re.sub(r"seed=\S*,\S*", "seed=…", line))
-    return re.sub(r"-cn \S+", "-cn …", line) if "until=verdict" in line else line
-
-
 def first_values(words: list[str]) -> list[str]:
     """Overrides of one arm: of each value with commas the first, something for each placeholder."""
     parser = OverridesParser.create()
-    parsed = parser.parse_overrides([re.sub("<.*?>", "placeholder", word) for word in words])
+    parsed = parser.parse_overrides([re.sub("<.*?>", "placeholder", word) for word in words if "=" in word])
     swept = [next(iter(one.sweep_string_iterator())) if one.is_sweep_override() else None for one in parsed]
     return [
         f"{one.key_or_group}={value}" if value else one.input_line for one, value in zip(parsed, swept, strict=True)
@@ -306,22 +226,33 @@ def test_its_keys_and_options_exist(line):
     name = Path(script).stem
     if name in PARSERS:
         PARSERS[name]().parse_known_args(words)
-        return
-    config, folder = CONFIGS[name], CONF
-    if "-cn" in words:
-        config, folder = words[words.index("-cn") + 1], REPOSITORY / "sweeps"
-    own = [word for word in words if "=" in word]
-    path = [] if folder == CONF else [f"hydra.searchpath=[file://{CONF}]"]
-    with initialize_config_dir(version_base="1.3", config_dir=str(folder)):
-        compose(config, overrides=[*path, *first_values(own), "overrides=[]"])
+    elif "-cn" in words:
+        composed(words[words.index("-cn") + 1], *first_values(words), "overrides=[]")
+    else:
+        composed_by_hydra(tuple(first_values(words)), CONFIGS[name])
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("line", to_run())
-def test_it_runs(line, manifests, corpora, tmp_path):
-    done = expect(0, run(arguments(line, manifests), corpora, tmp_path))
+def test_every_training_runs(manifests, corpora, tmp_path, monkeypatch):
+    """One arm of each, shrunken. Tests of their own run those that need a folder, a file in sweeps/ or a launcher."""
+    monkeypatch.setenv("ASR_ABLATIONS_DATA", str(corpora))
+    of_others = ("<", "-cn", "arms=", "hydra/launcher=")
+    lines = [line for line in PYTHON if line.startswith("src/train.py") and not any(mark in line for mark in of_others)]
+    folders = set()
+    for line in lines:
+        small = [*SMALL_MODEL, "max_epochs=1", "logger=csv", "plan=false", "sweep=s", f"outputs={tmp_path}"]
+        small += [f"data.root={manifests}"] if "data=manifest" in line else SHORT_SPEECH
+        small += ["model.convolutions.0.channels=8"] if "model=itu" in line else []  # of 600
+        folders.add(train(composed_by_hydra((*first_values(shlex.split(line)[1:]), *small))))
+    assert 6 <= len(folders) == len(run_folders(tmp_path)) <= len(lines)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("line", [line for line in PYTHON if line.startswith("src/lm.py")])
+def test_every_language_model_is_made(line, corpora, tmp_path):
+    done = expect(0, run([*shlex.split(line), *SHORT_SPEECH, *SMALL_MODEL], corpora, tmp_path))
     assert "Warning" not in done.stderr
-    assert bool(run_folders(tmp_path)) != ("plan=true" in line)
+    assert run_folders(tmp_path)
 
 
 @pytest.mark.slow

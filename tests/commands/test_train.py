@@ -4,7 +4,7 @@ import csv
 import json
 import math
 import re
-import signal
+import shutil
 from pathlib import Path
 
 import jiwer
@@ -13,14 +13,11 @@ import torch
 import yaml
 
 from tests.helpers.command import SHRUNKEN, clean_environment, run, run_folders
-from tests.helpers.interpreter import expect, python, start
+from tests.helpers.interpreter import expect, python
 from tests.helpers.support import shared_data
 from tests.helpers.terminal import COLUMNS, in_a_terminal
 
-RECORD = {
-    "checkpoints", "config.yaml", "data.json", "environment.json", "metrics.csv", "overrides", "status.json",
-    "summary.json", "utilisation.csv", "utterances.csv",
-}  # fmt: skip
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
@@ -31,39 +28,36 @@ def default_run(corpora, tmp_path_factory):
     return done, only
 
 
-def test_it_says_what_it_does_epoch_by_epoch_and_at_the_end(default_run):
+def test_it_says_what_it_does_epoch_by_epoch_and_at_the_end_and_nothing_else(default_run):
     done, folder = default_run
     epochs = [line for line in done.stdout.splitlines() if line.startswith("epoch ")]
     assert len(epochs) == 2
     assert all(word in epochs[-1] for word in ("  train ", "dev-clean: loss", "WER", "CER"))
     for expected in ("test-clean", "test-other", "trained", str(folder), "look at it"):
         assert expected in done.stdout
-    assert "try next" not in done.stdout  # it is no terminal
+    assert "try next" not in done.stdout, "it is no terminal"
     assert done.stdout.count("\nreference ") == done.stdout.count("\nhypothesis ") == 3
-
-
-def test_nothing_but_results_is_printed(default_run):
-    done, _ = default_run
     assert "Warning" not in done.stderr
     assert "Traceback" not in done.stderr
 
 
 def test_record_is_complete(default_run):
     _, folder = default_run
-    assert {path.name for path in folder.iterdir()} >= RECORD
+    assert {path.name for path in folder.iterdir()} >= {
+        "checkpoints", "config.yaml", "data.json", "environment.json", "metrics.csv", "overrides", "status.json",
+        "summary.json", "utilisation.csv", "utterances.csv",
+    }  # fmt: skip
     assert {path.name for path in (folder / "checkpoints").iterdir()} == {"best.ckpt", "last.ckpt"}
-    status = json.loads((folder / "status.json").read_text())
-    assert status["status"] == "done"
+    assert json.loads((folder / "status.json").read_text())["status"] == "done"
     assert not list(folder.rglob(".*.[0-9]*")), "temporary files stayed behind"
-
-
-def test_config_is_resolved(default_run):
-    _, folder = default_run
     text = (folder / "config.yaml").read_text()
     assert "${" not in text
     config = yaml.safe_load(text)
     assert config["model"]["width"] == config["width"] == 16
     assert (folder / "overrides").read_text().splitlines()[:-1] == SHRUNKEN
+    checkpoint = torch.load(folder / "checkpoints" / "last.ckpt", weights_only=True)
+    assert checkpoint["alphabet"] == {"characters": "abcdefghijklmnopqrstuvwxyz '", "separation": ""}
+    assert checkpoint["position"] == {"epoch": 2, "batches": 0}
 
 
 def test_summary_agrees_with_utterances_and_with_jiwer(default_run):
@@ -79,6 +73,8 @@ def test_summary_agrees_with_utterances_and_with_jiwer(default_run):
         assert found["wer"] == pytest.approx(expected)
     assert summary["left_out"] == []
     assert 0.018 < summary["train_hours"] < 0.03
+    assert set(summary["phase_seconds"]) == {"setup", "train", "validate", "decode", "checkpoint", "evaluate"}
+    assert all(Path(row["audio"]).is_file() and float(row["duration"]) > 0.2 for row in rows)
 
 
 def test_metrics_hold_every_figure_of_every_epoch(default_run):
@@ -95,27 +91,10 @@ def test_metrics_hold_every_figure_of_every_epoch(default_run):
         assert all(value > 0 for value in values), key
 
 
-def test_phases_are_told_and_audio_is_found(default_run):
-    _, folder = default_run
-    summary = json.loads((folder / "summary.json").read_text())
-    assert set(summary["phase_seconds"]) == {"setup", "train", "validate", "decode", "checkpoint", "evaluate"}
-    with (folder / "utterances.csv").open(newline="") as file:
-        rows = list(csv.DictReader(file))
-    assert all(Path(row["audio"]).is_file() and float(row["duration"]) > 0.2 for row in rows)
-
-
-def test_checkpoint_loads_without_pickle_and_knows_its_alphabet(default_run):
-    _, folder = default_run
-    checkpoint = torch.load(folder / "checkpoints" / "last.ckpt", weights_only=True)
-    assert checkpoint["alphabet"] == {"characters": "abcdefghijklmnopqrstuvwxyz '", "separation": ""}
-    assert checkpoint["position"] == {"epoch": 2, "batches": 0}
-
-
-def test_the_same_command_gives_the_same_numbers_and_keeps_the_earlier_run(corpora, tmp_path):
-    arguments = ["src/train.py", *SHRUNKEN, "logger=csv", "max_epochs=1"]
-    for again in ([], ["force=true"]):
-        assert run([*arguments, *again], corpora, tmp_path).returncode == 0
-    first, second = run_folders(tmp_path)
+def test_the_same_command_gives_the_same_numbers_and_keeps_the_earlier_run(default_run, corpora, tmp_path):
+    shutil.copytree(default_run[1].parents[1], tmp_path / "outputs")
+    expect(0, run(["src/train.py", *SHRUNKEN, "force=true"], corpora, tmp_path / "outputs"))
+    first, second = run_folders(tmp_path / "outputs")
     assert second.name == f"{first.name}.1"
     assert (first / "utterances.csv").read_bytes() == (second / "utterances.csv").read_bytes()
     weights = [torch.load(f / "checkpoints" / "last.ckpt", weights_only=True)["state_dict"] for f in (first, second)]
@@ -126,13 +105,11 @@ def test_the_same_command_gives_the_same_numbers_and_keeps_the_earlier_run(corpo
     ("overrides", "told"),
     [
         (["rnn=transformer"], ["rnn=transformer", "gru, lstm, "]),
-        (["precision=8"], ["precision=8", "32, 16, bf16"]), (["gpus=9999"], ["gpus=9999", "auto"]),
-        (["dropout=1.5"], ["dropout=1.5", "from 0 to below 1"]), (["seed=-1"], ["seed=-1", "from 0"]),
-        (["optimizer.lr=fast"], ["optimizer"]), (["data.words=7000000"], ["words", "7000000"]),
-        (["data=an4"], ["data.root", "train, test"]),
-        (["data=librispeech", "data.root=/does/not/exist"], ["/does/not/exist", "train-clean-100"]),
-        (["model._target_=os.system"], ["os.system", "refused"]), (["widht=3"], ["widht"]),
+        (["data.words=7000000"], ["words", "7000000"]),
+        (["widht=3"], ["widht"]),
         (["-m", "rnn=lstm,gru", "precision=8"], ["precision=8", "32, 16, bf16"]),
+        # a file that varies keys is one run if all are set
+        (["precision=8", "-cd", "sweeps", "-cn", "rnn_type", "rnn=gru", "seed=0"], ["precision=8", "32, 16, bf16"]),
     ],
     ids=lambda value: " ".join(value),
 )  # fmt: skip
@@ -140,7 +117,7 @@ def test_a_mistake_is_one_line_and_exit_code_2(overrides, told, corpora, tmp_pat
     done = expect(2, run(["src/train.py", *overrides, "logger=csv"], corpora, tmp_path))
     (line,) = done.stderr.strip().splitlines()
     assert all(part in line for part in told), line
-    late = overrides[0] in ("optimizer.lr=fast", "data.words=7000000")  # found by classes that torch is imported for
+    late = overrides == ["data.words=7000000"]  # found by a class that torch is imported for
     assert ("starts " in done.stdout) == late
     assert run_folders(tmp_path) == []
 
@@ -164,19 +141,6 @@ def test_a_run_that_diverges_is_a_result_and_is_not_trained_again(corpora, tmp_p
     assert json.loads((folder / "status.json").read_text()) == status
 
 
-def test_ctrl_c_is_recorded(corpora, tmp_path):
-    options = [*SHRUNKEN, "logger=csv", "max_epochs=1000", f"outputs={tmp_path}"]
-    environment = clean_environment(corpora, tmp_path, COLUMNS="200")
-    with start(["-u", "src/train.py", *options], environment) as process:
-        next(line for line in process.lines() if line.startswith("epoch "))
-        process.send_signal(signal.SIGINT)
-        assert process.wait() == 130
-        assert process.finish().stderr.splitlines()[-1] == "interrupted; the same command continues"
-    (folder,) = run_folders(tmp_path)
-    status = json.loads((folder / "status.json").read_text())
-    assert (status["status"], status["reason"]) == ("failed", "interrupted")
-
-
 def test_a_terminal_shows_the_evaluation_and_what_to_try_next(corpora, tmp_path):
     options = [*SHRUNKEN, "logger=csv", f"outputs={tmp_path}/outputs"]
     seen = in_a_terminal(["src/train.py", *options], clean_environment(corpora, tmp_path), tmp_path)
@@ -189,25 +153,16 @@ def test_a_terminal_shows_the_evaluation_and_what_to_try_next(corpora, tmp_path)
     assert any(line.startswith("try next    python src/train.py -m") for line in seen.last_lines)
 
 
-def test_ctrl_c_leaves_no_bar_behind(corpora, tmp_path):
+def test_ctrl_c_leaves_no_bar_behind_and_is_recorded(corpora, tmp_path):
     options = [*SHRUNKEN, "logger=csv", "max_epochs=1000", f"outputs={tmp_path}/outputs"]
     environment = clean_environment(corpora, tmp_path)
     seen = in_a_terminal(["src/train.py", *options], environment, tmp_path, interrupt_at="epoch 3/1000 loss")
     assert seen.exit_code == 130, seen.text
     assert seen.last_lines[-2:] == ["interrupted; the same command continues", ""]
     assert not [line for line in seen.last_lines if " left " in line]
-
-
-def test_an4_is_read_in_place(corpora, tmp_path):
-    root = shared_data("an4")
-    options = ["data=an4", f"data.root={root}", "max_epochs=1", "width=8", "layers=1", "logger=tensorboard"]
-    options += ["batch.size=64", *(f"model.convolutions.{layer}.channels=4" for layer in (0, 1))]  # 948 utterances
-    expect(0, run(["src/train.py", *options], corpora, tmp_path))
     (folder,) = run_folders(tmp_path)
-    summary = json.loads((folder / "summary.json").read_text())
-    assert summary["sets"]["test"]["utterances"] == 65
-    assert summary["train_utterances"] + summary["sets"]["dev"]["utterances"] + len(summary["left_out"]) == 948
-    assert list((folder / "tensorboard").glob("events.*"))
+    status = json.loads((folder / "status.json").read_text())
+    assert (status["status"], status["reason"]) == ("failed", "interrupted")
 
 
 def test_librispeech_is_read_in_place(corpora, tmp_path):
@@ -220,7 +175,6 @@ def test_librispeech_is_read_in_place(corpora, tmp_path):
     assert json.loads((folder / "summary.json").read_text())["sets"]["test-clean"]["utterances"] == expected
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("trainer", ["ddp", "local_sgd"])
 def test_ranks_that_train_together_diverge_together(trainer, corpora, tmp_path):
     """Batches are a rank's own, and under local_sgd the losses, too: a rank that ended alone would leave the others
@@ -244,7 +198,6 @@ def test_ranks_that_train_together_diverge_together(trainer, corpora, tmp_path):
             "-cn rnn_type varies rnn; expected -m: python src/train.py -m -cd sweeps -cn rnn_type ",
         ),
         (["logger=wandb"], {"WANDB_MODE": "off"}, "WANDB_MODE=off: expected online, offline, disabled, shared"),
-        (["-m", "rnn=lstm,gru"], {"WANDB_MODE": "off"}, "WANDB_MODE=off: expected online, offline, disabled, shared"),
         (
             ["outputs=a=b"],
             {},
@@ -260,14 +213,3 @@ def test_what_cannot_be_meant_is_one_line_before_any_data_is_read(tmp_path, word
     (printed,) = done.stderr.splitlines()
     assert printed.startswith(f"error: {line}")
     assert not corpora.exists()
-
-
-def test_a_file_that_varies_keys_is_one_run_if_all_are_set(corpora, tmp_path):
-    words = ["-cd", "sweeps", "-cn", "rnn_type", "rnn=gru", "seed=0", "plan=true", *SHRUNKEN]
-    assert "1 arm" in expect(0, run(["src/train.py", *words], corpora, tmp_path)).stdout
-
-
-def test_equal_arms_are_said_to_be_one(corpora, tmp_path):
-    words = ["-m", "rnn=lstm,lstm,gru", "dropout=0.1,1e-1", "plan=true", "logger=csv", *SHRUNKEN]
-    done = expect(0, run(["src/train.py", *words], corpora, tmp_path))
-    assert "4 of 6 runs are equal to another run, and share its result\n" in done.stdout

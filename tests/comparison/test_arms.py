@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 
 from asr_ablations.comparison.folders import compare_folders, lay_out
-from asr_ablations.report.training_report import report_comparison, sections
+from asr_ablations.report.training_report import report_comparison
 from asr_ablations.runs.reader import read_summary
 from asr_verdicts.arms import Arm
 from asr_verdicts.comparison import Comparison, compare
@@ -22,55 +22,23 @@ from asr_verdicts.one_arm import descriptions, one_arm
 from asr_verdicts.record import Record
 from asr_verdicts.report.formats import markdown
 from asr_verdicts.scales import POINTS
-from asr_verdicts.table_columns import rate_rows
 from tests.helpers.invented_records import config, record, records
 from tests.helpers.run_folders import write_run, write_sweep
 
-ABLATION = {"question": "Does it matter?", "factor": "schedule"}
-WORDS = "have identical results"
-
-
-def warnings(outputs: Path) -> list[str]:
-    return [line for line in compare_folders([outputs / "sweep"], Options()).warnings if WORDS in line]
-
-
-def runs(outputs: Path, schedule: str, noises: list[int], curve: list[float] | None = None) -> None:
-    for seed, noise in enumerate(noises):
-        choice = f"schedule={schedule}"
-        write_run(outputs, choice, f"seed={seed}", noise=noise, curve=curve, ablation=ABLATION)
-
-
-def test_arms_with_the_same_results_in_every_seed_are_named(tmp_path: Path) -> None:
-    runs(tmp_path, "constant", [1, 2])
-    runs(tmp_path, "newbob", [1, 2])
-    runs(tmp_path, "one_cycle", [3, 4])
-    assert warnings(tmp_path) == [
-        f"schedule=constant and schedule=newbob {WORDS} with the same seed (0, 1): their difference did nothing in "
-        "these runs"
-    ]
-    verdicts = compare_folders([tmp_path / "sweep"], Options(baseline="constant")).answer
-    assert [
-        verdict.sentence.endswith("have identical hypotheses: they are copies, or the change did nothing.")
-        for verdict in verdicts
-    ] == [verdict.arm == "schedule=newbob" for verdict in verdicts]
-
-
-NOTHING = "with the same seed (0; 1 of 5 runs): their difference did nothing in these runs"
-ORDER = "seeds.order=1000 shares {} of 5 runs with seeds.order=null (same config and results): counted for"
+SHARED = "seeds.order=1000 shares {} of 5 runs with seeds.order=null (same config and results): counted for"
 
 
 @pytest.mark.parametrize(
     ("choice", "rate", "noises", "counted", "warning"),
     [
-        ("seeds.order=1000", 0.4, [1, 7, 8, 9, 10], [1, 2, 3, 4], ORDER.format(1)),
-        ("seeds.order=1000", 0.4, [7, 5, 1, 8, 9], [0, 3, 4], ORDER.format(2)),
-        ("seeds.order=1000", 0.4, [1, 2, 3, 4, 5], None, ORDER.format(5)),
-        ("seeds.order=1000", 0.4, [1, 2, 3, 4, 6], None, ORDER.format(4)),
+        ("seeds.order=1000", 0.4, [7, 5, 1, 8, 9], [0, 3, 4], SHARED.format(2)),
+        ("seeds.order=1000", 0.4, [1, 2, 3, 4, 6], None, SHARED.format(4)),
         ("seeds.order=1000", 0.4, [6, 7, 8, 9, 10], [0, 1, 2, 3, 4], ""),
         ("seeds.order=1000", 0.0, [1, 2, 3, 4, 5], [0, 1, 2, 3, 4], ""),  # no error: equal without being one training
-        ("schedule=newbob", 0.4, [1, 7, 8, 9, 10], [0, 1, 2, 3, 4], NOTHING),
+        ("schedule=newbob", 0.4, [1, 7, 8, 9, 10], [0, 1, 2, 3, 4],
+         "with the same seed (0; 1 of 5 runs): their difference did nothing in these runs"),
     ],
-)
+)  # fmt: skip
 def test_a_training_that_two_arms_share_counts_once(
     tmp_path: Path, choice: str, rate: float, noises: list[int], counted: list[int] | None, warning: str
 ) -> None:
@@ -103,75 +71,6 @@ def test_a_pair_with_a_shared_training_is_left_out_of_both_arms() -> None:
     arms, reason = count_once(["own", "base"], [Arm("base", base), Arm("own", own), Arm("more", base)], paired=True)
     assert [[run.seed for run in each.runs] for each in arms] == [[1, 2, 3], [1, 2, 3], [0, 1, 2, 3]]
     assert not reason
-
-
-def test_validations_that_differ_are_enough(tmp_path: Path) -> None:
-    runs(tmp_path, "constant", [1, 2])
-    runs(tmp_path, "newbob", [1, 2], curve=[0.9, 0.6, 0.4, 0.25, 0.2])
-    assert warnings(tmp_path) == []
-
-
-def test_other_times_and_places_are_no_difference(tmp_path: Path) -> None:
-    runs(tmp_path, "constant", [1, 2])
-    for seed, noise in enumerate([1, 2]):
-
-        def elsewhere(run: Path) -> None:
-            path = run / "utterances.csv"
-            path.write_text(path.read_text().replace("not-there.flac", "elsewhere.flac"))
-
-        write_run(
-            tmp_path, "schedule=newbob", f"seed={seed}", noise=noise, seconds=70.0, change=elsewhere, ablation=ABLATION
-        )
-    assert len(warnings(tmp_path)) == 1
-
-
-@pytest.fixture(scope="module")
-def described(tmp_path_factory: pytest.TempPathFactory) -> Comparison:
-    outputs = tmp_path_factory.mktemp("outputs")
-    ablation = {"question": "How much is chance?", "factor": "seed"}
-    return compare_folders([write_sweep(outputs, {"rnn=lstm": 0.2}, seeds=5, ablation=ablation)], Options())
-
-
-def test_the_arm_is_not_called_by_a_seed(described: Comparison) -> None:
-    assert [arm.name for arm in described.arms] == ["all"]
-    assert one_arm(described.arms)
-    assert described.verdicts == []
-
-
-def test_mean_deviation_and_its_interval_best_and_worst(described: Comparison) -> None:
-    """The interval of the deviation by chi-square with n − 1 degrees of freedom."""
-    by_name = {(each.metric.name, each.set): each.spread for each in descriptions(described)}
-    assert list(by_name) == [
-        (metric, name) for metric in ("wer", "cer", "cer_longer", "loss") for name in ("dev", "test")
-    ]
-    for (metric, name), spread in by_name.items():
-        values = [run.value(name, metric) for run in described.runs]
-        deviation = np.std(values, ddof=1)
-        low, high = (deviation * (4 / stats.chi2.isf(tail, 4)) ** 0.5 for tail in (0.025, 0.975))
-        assert (spread.runs, spread.best, spread.worst) == (5, min(values), max(values))
-        assert spread.mean == pytest.approx(np.mean(values))
-        assert spread.deviation is not None
-        assert (spread.deviation.value, spread.deviation.low, spread.deviation.high) == pytest.approx(
-            (deviation, low, high)
-        )
-
-
-def test_the_section_has_the_unit_of_each_metric(described: Comparison) -> None:
-    (section,) = [section for section in sections(described) if section.heading == "One arm over seeds"]
-    cells = {(row[0], row[1]): row for row in section.rows}
-    wers = [run.summary.sets["test"].wer for run in described.runs]
-    assert cells["WER %", "test"][6:] == [f"{100 * min(wers):.2f}", f"{100 * max(wers):.2f}"]
-    losses = [run.summary.sets["dev"].loss for run in described.runs]
-    assert cells["loss, nats", "dev"][3] == f"{np.mean(losses):.4f}"
-
-
-def test_neither_a_single_run_nor_several_arms_are_described(tmp_path: Path) -> None:
-    write_run(tmp_path, sweep="alone")
-    write_sweep(tmp_path, {"rnn=lstm": 0.2, "rnn=gru": 0.2}, seeds=2)
-    for name in ("alone", "sweep"):
-        comparison = compare_folders([tmp_path / name], Options())
-        assert not one_arm(comparison.arms)
-        assert descriptions(comparison) == []
 
 
 ARMS: list[dict[str, Any]] = [{}, {"name": "− norm", "norm": "none"}, {"rnn": "gru", "width": 256}]
@@ -211,15 +110,13 @@ def test_every_arm_is_held_against_the_full_model_in_the_order_of_the_list() -> 
         ("rnn=gru, width=256", "full"),
     ]
     assert comparison.answer[0].difference == pytest.approx(0.3, abs=0.02)
+    assert compared(classic(ablation={"baseline": "− norm"})).baseline == "− norm"
+    chosen = compared(classic(), baseline="− norm")
+    assert chosen.baseline == "− norm"
+    assert any("all pairs of arms" in line for line in chosen.warnings)
     page = markdown(report_comparison(comparison))
     assert "| − norm | norm=none |" in page
     assert "| full | nothing |" in page
-
-
-def test_another_baseline_is_declared_or_chosen() -> None:
-    assert compared(classic(ablation={"baseline": "− norm"})).baseline == "− norm"
-    assert compared(classic(), baseline="− norm").baseline == "− norm"
-    assert any("all pairs of arms" in line for line in compared(classic(), baseline="− norm").warnings)
 
 
 def test_a_further_key_is_refused_with_its_arm() -> None:
@@ -231,12 +128,6 @@ def test_a_further_key_is_refused_with_its_arm() -> None:
         compared(runs)
     assert no.value.keys == {"width": ["128", "256"]}
     assert list(compared(runs, allow=["width"]).design.layout.overruled) == ["width"]
-
-
-def test_the_runs_of_an_arm_may_not_differ_either() -> None:
-    runs = [*listed_arm("full", 0.2), *listed_arm("full", 0.2, "batch=16"), *listed_arm("− norm", 0.3, "norm=none")]
-    with pytest.raises(ConfoundedError, match=r"^the runs of the arm full differ:\n  batch: 8, 16"):
-        compared(runs)
 
 
 def test_what_is_varied_beside_the_list_is_declared_and_crossed() -> None:
@@ -265,15 +156,44 @@ def test_a_run_of_no_arm_is_left_out_and_named() -> None:
     assert any(f"left out {stranger[0].folder.name}: it does not belong" in line for line in comparison.warnings)
 
 
-def test_an_arm_may_join_later() -> None:
-    longer = [*ARMS, {"dropout": 0}]
-    late = listed_arm("dropout=0", 0.3, "dropout=0", arms=longer)
-    for run in (runs := classic()):
-        run.config["dropout"] = "0.1"
-    assert [one.name for one in compared([*runs, *late]).arms][-1] == "dropout=0"
+def test_arms_with_the_same_results_in_every_seed_are_named(tmp_path: Path) -> None:
+    for schedule, noises in {"constant": [1, 2], "newbob": [1, 2], "one_cycle": [3, 4], "exponential": [1, 2]}.items():
+        curve = [0.9, 0.6, 0.4, 0.25, 0.2] if schedule == "exponential" else None  # validations that differ are enough
+        for seed, noise in enumerate(noises):
+            ablation = {"factor": "schedule", "baseline": "constant"}
+            write_run(tmp_path, f"schedule={schedule}", f"seed={seed}", noise=noise, curve=curve, ablation=ablation)
+    comparison = compare_folders([tmp_path / "sweep"], Options())
+    assert [line for line in comparison.warnings if "have identical results" in line] == [
+        "schedule=constant and schedule=newbob have identical results with the same seed (0, 1): their difference did "
+        "nothing in these runs"
+    ]
+    said = "have identical hypotheses: they are copies, or the change did nothing."
+    assert {verdict.arm for verdict in comparison.answer if verdict.sentence.endswith(said)} >= {"schedule=newbob"}
 
 
-def test_a_whole_declaration() -> None:
+def test_one_arm_has_mean_deviation_and_its_interval_best_and_worst(tmp_path: Path) -> None:
+    """The interval of the deviation by chi-square with n − 1 degrees of freedom."""
+    ablation = {"question": "How much is chance?", "factor": "seed"}
+    described = compare_folders([write_sweep(tmp_path, {"rnn=lstm": 0.2}, seeds=5, ablation=ablation)], Options())
+    assert [arm.name for arm in described.arms] == ["all"]
+    assert one_arm(described.arms)
+    assert described.verdicts == []
+    by_name = {(each.metric.name, each.set): each.spread for each in descriptions(described)}
+    metrics = ("wer", "cer", "cer_longer", "loss")
+    assert list(by_name) == [(metric, name) for metric in metrics for name in ("dev", "test")]
+    for (metric, name), spread in by_name.items():
+        values = [run.value(name, metric) for run in described.runs]
+        deviation = np.std(values, ddof=1)
+        low, high = (deviation * (4 / stats.chi2.isf(tail, 4)) ** 0.5 for tail in (0.025, 0.975))
+        assert (spread.runs, spread.best, spread.worst) == (5, min(values), max(values))
+        assert spread.mean == pytest.approx(np.mean(values))
+        assert spread.deviation is not None
+        assert (spread.deviation.value, spread.deviation.low, spread.deviation.high) == pytest.approx(
+            (deviation, low, high)
+        )
+
+
+def test_a_declaration_is_read_whole_or_refused() -> None:
     node = {
         "question": "?", "source": "Shi2016 §4", "claim": "yes", "factor": ["order", "norm"], "baseline": 256,
         "set": "test", "metric": "loss", "contrasts": "factorial", "targets": [0.2],
@@ -282,25 +202,11 @@ def test_a_whole_declaration() -> None:
         "?", "Shi2016 §4", ["order", "norm"], "256", "test", "loss", ["factorial"], POINTS, None, None, [0.2],
     )  # fmt: skip
     assert parse({"factor": "rnn", "baseline": None}) == Declaration(factor=["rnn"])
-
-
-@pytest.mark.parametrize(
-    ("node", "message"),
-    [
+    wrong: list[tuple[object, str]] = [
         ({"facto": "rnn"}, "ablation=facto: expected one of question, source"),
         ("rnn", "ablation=rnn: expected keys"),
         ({"targets": ["low"]}, r"ablation\.targets=\['low'\]: expected rates"),
-    ],
-)
-def test_mistakes_are_one_line(node: object, message: str) -> None:
-    with pytest.raises(UsageError, match=message):
-        parse(node)
-
-
-def test_mean_counts_of_errors_are_shown_as_whole_numbers(tmp_path: Path) -> None:
-    comparison = compare_folders([write_sweep(tmp_path, {"rnn=lstm": 0.2, "rnn=gru": 0.4}, seeds=3)], Options())
-    means = [row["substitutions"] for row in rate_rows(comparison)]
-    assert any(isinstance(mean, float) for mean in means)  # of three runs
-    (table,) = (section for section in sections(comparison) if section.heading.startswith("Error rates of the last"))
-    place = table.head.index("S")
-    assert [row[place] for row in table.rows] == [f"{mean:.0f}" for mean in means]
+    ]
+    for declared, message in wrong:
+        with pytest.raises(UsageError, match=message):
+            parse(declared)

@@ -1,5 +1,6 @@
 """Comparisons, and those that sweep files ask for."""
 
+import functools
 import json
 import re
 from dataclasses import replace
@@ -7,14 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from omegaconf import OmegaConf
+from omegaconf import DictConfig, OmegaConf
 
 from asr_ablations.commands.compare import main
 from asr_ablations.comparison.folders import compare_folders, lay_out
 from asr_ablations.comparison.time_to_accuracy import at_equal_cost, relative_time, times_to_accuracy
 from asr_ablations.evaluation.request import decoder_name
 from asr_ablations.report.training_report import TRAINING_COLUMNS, sections
-from asr_ablations.runs.records import read_run
+from asr_ablations.sweep.preflight import find_differences
 from asr_ablations.tools.files import REPOSITORY
 from asr_ablations.tools.typed_json import parse
 from asr_verdicts.comparison import Comparison, compare
@@ -22,78 +23,12 @@ from asr_verdicts.design import Options
 from asr_verdicts.errors import UsageError
 from asr_verdicts.evidence import Evidence
 from asr_verdicts.files import write_json
-from asr_verdicts.record import DataRecord, Record
+from asr_verdicts.record import DataRecord
 from asr_verdicts.statistics.procedures import FixedLength
 from asr_verdicts.table_columns import RATE_COLUMNS, rate_rows
 from tests.helpers.invented_records import record, records
 from tests.helpers.run_folders import declare, edit, write_run, write_sweep
 from tests.helpers.sweep_files import NAMES, arms, composed, is_decoding, is_search
-
-TUTORIAL = REPOSITORY / "docs" / "tutorial.md"
-ABLATION: dict[str, Any] = {
-    "question": "Is a GRU as good?", "factor": "rnn", "baseline": "lstm", "claim": "it is", "targets": [0.3, 0.01],
-}  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def sweep(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """lstm and rnn alike, gru far worse; four seeds each."""
-    rates = {"rnn=lstm": 0.1, "rnn=gru": 0.3, "rnn=rnn": 0.1}
-    return write_sweep(tmp_path_factory.mktemp("outputs"), rates, seeds=4, ablation=ABLATION)
-
-
-def named(run: Path) -> None:
-    """The test set steers training."""
-    edit(run / "config.yaml", r"validation:\n( +)- dev", r"validation:\n\1- test")
-    edit(run / "metrics.csv", "validation/dev/", "validation/test/")
-
-
-def copied(run: Path) -> None:
-    """The validation set has the test set's recordings under another name."""
-    write_json(run / "data.json", {"sets": {name: {"sha256": "the same"} for name in ("dev", "test")}})
-
-
-def test_the_tutorial_quotes_the_answer_as_it_is_printed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    sweep = write_sweep(
-        tmp_path, {"norm=batch": 0.3, "norm=none": 0.7}, ablation={"factor": "norm", "baseline": "batch"}
-    )
-    assert main([str(sweep), "--no-page"]) == 0
-    (quoted,) = re.findall(
-        r"^```\ntest-clean decides.*?\n\n(.*?)```", TUTORIAL.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL
-    )
-    assert form(quoted.replace("test-clean", "test").replace("voices", "speakers")) in form(capsys.readouterr().out)
-
-
-def form(text: str) -> str:
-    """A text whose numbers are 0 and whose lines may be wrapped elsewhere."""
-    return " ".join(re.sub(r"[+−]?\d[\d.,]*(?<=\d)", "0", text).split())
-
-
-@pytest.mark.parametrize(("change", "expected"), [(named, ["test"]), (copied, ["test"]), (None, [])])
-def test_a_test_set_that_steers_training_is_a_warning(change: Any, expected: list[str], tmp_path: Path) -> None:
-    sweep = write_sweep(tmp_path, {"rnn=lstm": 0.1, "rnn=gru": 0.4}, seeds=2, change=change)
-    warnings = compare_folders([sweep], Options()).warnings
-    assert [line.split()[0] for line in warnings if "is also a validation set: it steers" in line] == expected
-
-
-def test_a_planted_effect_is_shown_and_an_absent_effect_is_not(sweep: Path) -> None:
-    comparison = compare_folders([sweep], Options())
-    gru, rnn = comparison.verdicts
-    assert (gru.arm, rnn.arm, comparison.baseline) == ("rnn=gru", "rnn=rnn", "rnn=lstm")
-    assert (gru.outcome, rnn.outcome) == ("worse", "not shown")
-    assert gru.sentence == (
-        "rnn=gru is worse than rnn=lstm on test: 29.08 % against 9.85 % WER, a difference of +19.23 points "
-        "(95 % interval +15.32 to +23.13). Student's t: p < 0.001, corrected for 2 comparisons; 4 seeds, 12 speakers."
-    )
-    assert re.fullmatch(
-        r"No difference is shown between rnn=rnn and rnn=lstm on test: 9\.98 % and 9\.85 % WER, \+0\.13 points "
-        r"\(95 % interval −[\d.]+ to \+[\d.]+\)\. A difference of [\d.]+ points would probably have been detected\. "
-        r"Student's t: p = 0\.808, corrected for 2 comparisons; 4 seeds, 12 speakers\.",
-        rnn.sentence,
-    )
-    differences, verdicts, *_ = sections(comparison)
-    assert verdicts.lines == [gru.sentence, rnn.sentence]
-    assert differences.rows[0][-2:] == ["+195.2 % (+134.7 to +271.2)", "worse"]
 
 
 def test_where_no_baseline_is_declared_it_is_the_arm_that_was_typed_first(tmp_path: Path) -> None:
@@ -101,48 +36,6 @@ def test_where_no_baseline_is_declared_it_is_the_arm_that_was_typed_first(tmp_pa
     gru, rnn, lstm = (write_run(tmp_path, f"rnn={name}", "seed=0") for name in ("gru", "rnn", "lstm"))
     declare(lstm.parent, [lstm, gru, rnn])
     assert compare_folders([lstm.parent], Options()).baseline == "rnn=lstm"
-
-
-def test_the_numbers_are_those_of_the_records(sweep: Path) -> None:
-    comparison = compare_folders([sweep], Options())
-    rows = rate_rows(comparison, [*RATE_COLUMNS, *TRAINING_COLUMNS])
-    for arm, row in zip(comparison.arms, rows, strict=True):
-        rates = [run.summary.sets["test"].wer for run in arm.runs]
-        assert row["wer"] == pytest.approx(sum(rates) / 4)
-        assert (row["arm"], row["n"], row["parameters"], row["steps"]) == (arm.name, 4, 1000, 25)
-        assert [run.seed for run in arm.runs] == [0, 1, 2, 3]
-    wer = {row["arm"]: row["wer"] for row in rows}
-    gru = comparison.verdicts[0]
-    assert gru.difference == pytest.approx(wer["rnn=gru"] - wer["rnn=lstm"])
-    assert gru.low is not None
-    assert gru.high is not None
-    assert 0 < gru.low < gru.difference < gru.high
-
-
-@pytest.mark.parametrize("metric", ["wer", "cer"])
-def test_another_baseline_turns_the_sign(sweep: Path, metric: str) -> None:
-    first = compare_folders([sweep], Options(metric=metric)).verdicts[0]
-    turned = compare_folders([sweep], Options(metric=metric, baseline="gru")).verdicts[0]
-    second = turned
-    assert (first.arm, second.arm) == ("rnn=gru", "rnn=lstm")
-    assert second.difference == pytest.approx(-first.difference)
-    assert second.p == pytest.approx(first.p)
-    assert turned.sentence.startswith("rnn=lstm is better than rnn=gru on test: ")
-    assert f" % {metric.upper()}, a difference of −{-100 * turned.difference:.2f} points (" in turned.sentence
-
-
-def test_times_to_the_sweeps_targets(sweep: Path) -> None:
-    comparison = compare_folders([sweep], Options())
-    times = {(time.arm, time.target): time for time in times_to_accuracy(comparison)}
-    assert times["rnn=lstm", 0.3].seconds == 40  # 0.9 0.5 0.3 0.25: the median of the last three is 0.3 at the fourth
-    assert (times["rnn=lstm", 0.3].steps, times["rnn=lstm", 0.3].audio_hours, times["rnn=lstm", 0.3].epochs) == (
-        20,
-        2.0,
-        4,
-    )
-    assert times["rnn=gru", 0.01].seconds is None
-    others = times_to_accuracy(compare_folders([sweep], Options(targets=[0.5])))
-    assert {time.target for time in others} == {0.5}
 
 
 def test_times_relative_to_the_baseline(tmp_path: Path) -> None:
@@ -170,31 +63,6 @@ def test_times_relative_to_the_baseline(tmp_path: Path) -> None:
     }
 
 
-def test_equal_cost_is_the_most_that_all_have_spent(tmp_path: Path) -> None:
-    write_run(tmp_path, "rnn=lstm", curve=[0.9, 0.6, 0.4, 0.1])
-    write_run(tmp_path, "rnn=gru", curve=[0.8, 0.7])
-    comparison = compare_folders([tmp_path / "sweep"], Options())
-    rows = at_equal_cost(comparison.arms, comparison.design.metric)
-    assert {(row["axis"], row["budget"]) for row in rows} == {("steps", 10), ("audio_hours", 1.0), ("seconds", 20)}
-    assert {(row["arm"], row["mean"]) for row in rows} == {("rnn=lstm", 0.6), ("rnn=gru", 0.7)}
-
-
-def test_the_price_of_the_machine_prices_an_accuracy(tmp_path: Path) -> None:
-    write_run(tmp_path, "rnn=lstm", "hardware.price_per_hour=3.6")
-    write_run(tmp_path, "rnn=gru")
-    times = times_to_accuracy(compare_folders([tmp_path / "sweep"], Options(targets=[0.3])))
-    cost = {time.arm: time.cost for time in times}
-    assert cost == {"rnn=lstm": pytest.approx(40 * 3.6 / 3600), "rnn=gru": None}
-
-
-def test_records_without_times_give_a_warning_and_keep_their_steps(tmp_path: Path) -> None:
-    write_run(tmp_path, "rnn=lstm", seconds=None)
-    comparison = compare_folders([tmp_path / "sweep"], Options(targets=[0.3]))
-    time = times_to_accuracy(comparison)[0]
-    assert (time.seconds, time.steps, time.audio_hours) == (None, 20, 2.0)
-    assert any("did not record times" in line for line in comparison.warnings)
-
-
 def test_a_single_seed_decides_nothing(tmp_path: Path) -> None:
     comparison = compare_folders(
         [write_sweep(tmp_path, {"rnn=lstm": 0.1, "rnn=gru": 0.4}, seeds=1)], Options(baseline="lstm")
@@ -211,47 +79,11 @@ def test_a_single_seed_decides_nothing(tmp_path: Path) -> None:
     )
 
 
-def test_differing_code_and_hardware_give_a_warning_each(tmp_path: Path) -> None:
-    write_run(tmp_path, "rnn=lstm")
-    other = {
-        "rnn=gru": lambda path: edit(path / "environment.json", "0123456789", "fedcba9876"),
-        "rnn=rnn": lambda path: edit(path / "environment.json", '"gpus": .*', '"gpus": ["H"]'),
-    }
-    for noise, (choice, change) in enumerate(other.items(), start=1):
-        write_run(tmp_path, choice, noise=noise, change=change)
-    code, hardware = compare_folders([tmp_path / "sweep"], Options()).warnings
-    assert "differ in code" in code
-    assert "fedcba98: rnn=gru/0" in code
-    assert "times cannot be compared" in hardware
-    assert "1 × H: rnn=rnn/0" in hardware
-
-
-def test_a_run_that_continued_elsewhere_gives_a_warning(tmp_path: Path) -> None:
-    def change(folder: Path) -> None:
-        path = folder / "environment.json"
-        environment = json.loads(path.read_text())
-        code = {"commit": "fedcba9876543210", "dirty_diff": ""}
-        other = {**environment, "hardware": {"gpus": ["H200"]}, "code": code}
-        path.write_text(json.dumps({**environment, "resumed": [environment, other]}))
-
-    write_run(tmp_path, "rnn=lstm", change=change)
-    code, hardware = compare_folders([tmp_path / "sweep"], Options()).warnings
-    assert "(01234567, then fedcba98: " in code
-    assert ", then 1 × H200: " in hardware
-
-
 def test_the_same_choice_and_seed_twice_counts_once(tmp_path: Path) -> None:
     first, second = write_run(tmp_path, sweep="a"), write_run(tmp_path, sweep="b")
     comparison = compare_folders([tmp_path / "a", tmp_path / "b"], Options())
     assert [len(arm.runs) for arm in comparison.arms] == [1]
     assert any(str(second) in line or str(first) in line for line in comparison.warnings)
-
-
-def test_an_arm_that_never_finished_is_named(tmp_path: Path) -> None:
-    write_run(tmp_path, "rnn=lstm")
-    failed = write_run(tmp_path, "rnn=gru", status="failed")
-    (run,) = compare_folders([tmp_path / "sweep"], Options()).unfinished
-    assert (run.folder, run.reason) == (failed.resolve(), "failed: out of memory")
 
 
 def test_mistakes(tmp_path: Path) -> None:
@@ -267,91 +99,189 @@ def test_mistakes(tmp_path: Path) -> None:
         compare_folders([tmp_path / "broken"], Options())
 
 
-def test_the_record_of_the_test_is_a_runs_own(tmp_path: Path) -> None:
-    """The records that run_folders writes have the columns of utterances.csv that a run has."""
-    assert set(read_run(write_run(tmp_path)).utterances[0]) >= {"set", "id", "speaker", "character_insertions"}
+def test_the_tutorial_quotes_the_answer_as_it_is_printed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def form(text: str) -> str:
+        """A text whose numbers are 0 and whose lines may be wrapped elsewhere."""
+        return " ".join(re.sub(r"[+−]?\d[\d.,]*(?<=\d)", "0", text).split())
+
+    rates = {"norm=batch": 0.3, "norm=none": 0.7}
+    sweep = write_sweep(tmp_path, rates, ablation={"factor": "norm", "baseline": "batch"})
+    assert main([str(sweep), "--no-page"]) == 0
+    tutorial = (REPOSITORY / "docs" / "tutorial.md").read_text(encoding="utf-8")
+    (quoted,) = re.findall(r"^```\ntest-clean decides.*?\n\n(.*?)```", tutorial, re.MULTILINE | re.DOTALL)
+    assert form(quoted.replace("test-clean", "test").replace("voices", "speakers")) in form(capsys.readouterr().out)
 
 
-DECLARED = Evidence(FixedLength(), "all runs that were declared have ended", complete=True)
-SEARCHED = [["optimizer.lr=0.001", "batch.size=4"], ["optimizer.lr=0.002", "batch.size=8"]]
+def test_a_test_set_that_steers_training_is_a_warning(tmp_path: Path) -> None:
+    def named(run: Path) -> None:
+        edit(run / "config.yaml", r"validation:\n( +)- dev", r"validation:\n\1- test")
+        edit(run / "metrics.csv", "validation/dev/", "validation/test/")
+
+    def copied(run: Path) -> None:
+        """The validation set has the test set's recordings under another name."""
+        write_json(run / "data.json", {"sets": {name: {"sha256": "the same"} for name in ("dev", "test")}})
+
+    for number, (change, expected) in enumerate(((named, ["test"]), (copied, ["test"]), (None, []))):
+        sweep = write_sweep(tmp_path / f"{number}", {"rnn=lstm": 0.1, "rnn=gru": 0.4}, seeds=1, change=change)
+        warnings = compare_folders([sweep], Options()).warnings
+        assert [line.split()[0] for line in warnings if "is also a validation set: it steers" in line] == expected
 
 
-def choices(name: str) -> list[list[str]]:
-    """The overrides of every arm, without seeds."""
+def test_a_planted_effect_is_shown_and_an_absent_effect_is_not(tmp_path: Path) -> None:
+    """lstm and rnn alike, gru far worse; four seeds each."""
+    ablation = {"factor": "rnn", "baseline": "lstm", "targets": [0.3, 0.01]}
+    sweep = write_sweep(tmp_path, {"rnn=lstm": 0.1, "rnn=gru": 0.3, "rnn=rnn": 0.1}, seeds=4, ablation=ablation)
+    comparison = compare_folders([sweep], Options())
+    gru, rnn = comparison.verdicts
+    assert (gru.arm, rnn.arm, comparison.baseline) == ("rnn=gru", "rnn=rnn", "rnn=lstm")
+    assert (gru.outcome, rnn.outcome) == ("worse", "not shown")
+    assert gru.sentence == (
+        "rnn=gru is worse than rnn=lstm on test: 29.08 % against 9.85 % WER, a difference of +19.23 points "
+        "(95 % interval +15.32 to +23.13). Student's t: p < 0.001, corrected for 2 comparisons; 4 seeds, 12 speakers."
+    )
+    assert re.fullmatch(
+        r"No difference is shown between rnn=rnn and rnn=lstm on test: 9\.98 % and 9\.85 % WER, \+0\.13 points "
+        r"\(95 % interval −[\d.]+ to \+[\d.]+\)\. A difference of [\d.]+ points would probably have been detected\. "
+        r"Student's t: p = 0\.808, corrected for 2 comparisons; 4 seeds, 12 speakers\.",
+        rnn.sentence,
+    )
+    differences, verdicts, *_ = sections(comparison)
+    assert verdicts.lines == [gru.sentence, rnn.sentence]
+    assert differences.rows[0][-2:] == ["+195.2 % (+134.7 to +271.2)", "worse"]
+    # the numbers are those of the records
+    rows = rate_rows(comparison, [*RATE_COLUMNS, *TRAINING_COLUMNS])
+    for arm, row in zip(comparison.arms, rows, strict=True):
+        assert row["wer"] == pytest.approx(sum(run.summary.sets["test"].wer for run in arm.runs) / 4)
+        assert (row["arm"], row["n"], row["parameters"], row["steps"]) == (arm.name, 4, 1000, 25)
+        assert [run.seed for run in arm.runs] == [0, 1, 2, 3]
+    wer = {row["arm"]: row["wer"] for row in rows}
+    assert gru.difference == pytest.approx(wer["rnn=gru"] - wer["rnn=lstm"])
+    times = {(time.arm, time.target): time for time in times_to_accuracy(comparison)}
+    time = times["rnn=lstm", 0.3]  # of 0.9 0.5 0.3 0.25 the median of the last three is 0.3 at the fourth
+    assert (time.seconds, time.steps, time.audio_hours, time.epochs) == (40, 20, 2.0, 4)
+    assert times["rnn=gru", 0.01].seconds is None
+    assert {time.target for time in times_to_accuracy(compare_folders([sweep], Options(targets=[0.5])))} == {0.5}
+    # another baseline turns the sign
+    first = compare_folders([sweep], Options(metric="cer")).verdicts[0]
+    turned = compare_folders([sweep], Options(metric="cer", baseline="gru")).verdicts[0]
+    assert (first.arm, turned.arm) == ("rnn=gru", "rnn=lstm")
+    assert (turned.difference, turned.p) == (pytest.approx(-first.difference), pytest.approx(first.p))
+    assert turned.sentence.startswith("rnn=lstm is better than rnn=gru on test: ")
+    assert f" % CER, a difference of −{-100 * turned.difference:.2f} points (" in turned.sentence
+
+
+def test_equal_cost_is_the_most_that_all_have_spent_and_the_machine_has_a_price(tmp_path: Path) -> None:
+    write_run(tmp_path, "rnn=lstm", "hardware.price_per_hour=3.6", curve=[0.9, 0.6, 0.4, 0.1])
+    write_run(tmp_path, "rnn=gru", curve=[0.8, 0.7])
+    comparison = compare_folders([tmp_path / "sweep"], Options(targets=[0.4]))
+    rows = at_equal_cost(comparison.arms, comparison.design.metric)
+    assert {(row["axis"], row["budget"]) for row in rows} == {("steps", 10), ("audio_hours", 1.0), ("seconds", 20)}
+    assert {(row["arm"], row["mean"]) for row in rows} == {("rnn=lstm", 0.6), ("rnn=gru", 0.7)}
+    cost = {time.arm: time.cost for time in times_to_accuracy(comparison)}
+    assert cost == {"rnn=lstm": pytest.approx(40 * 3.6 / 3600), "rnn=gru": None}
+
+
+def test_differing_code_and_hardware_give_a_warning_each(tmp_path: Path) -> None:
+    def resumed(folder: Path) -> None:
+        environment = json.loads((folder / "environment.json").read_text())
+        code = {"commit": "abcdef9876543210", "dirty_diff": ""}
+        other = {**environment, "hardware": {"gpus": ["H200"]}, "code": code}
+        write_json(folder / "environment.json", {**environment, "resumed": [environment, other]})
+
+    changes = {
+        "rnn=lstm": resumed,
+        "rnn=gru": lambda path: edit(path / "environment.json", "0123456789", "fedcba9876"),
+        "rnn=rnn": lambda path: edit(path / "environment.json", '"gpus": .*', '"gpus": ["H"]'),
+    }
+    for noise, (choice, change) in enumerate(changes.items(), start=1):
+        write_run(tmp_path, choice, noise=noise, seconds=None, change=change)
+    comparison = compare_folders([tmp_path / "sweep"], Options(targets=[0.3]))
+    (code,) = [line for line in comparison.warnings if "differ in code" in line]
+    assert "fedcba98: rnn=gru/0" in code
+    assert "01234567, then abcdef98: rnn=lstm/0" in code
+    (hardware,) = [line for line in comparison.warnings if "times cannot be compared" in line]
+    assert "1 × H: rnn=rnn/0" in hardware
+    assert ", then 1 × H200: rnn=lstm/0" in hardware
+    assert any("did not record times" in line for line in comparison.warnings)
+    time = times_to_accuracy(comparison)[0]
+    assert (time.seconds, time.steps, time.audio_hours) == (None, 20, 2.0)
+
+
+@functools.cache
+def arm_configs(name: str) -> list[tuple[list[str], DictConfig]]:
+    """The overrides of every arm of a sweep file, without seeds, and its config."""
     cfg = composed(name)
-    if is_search(cfg):
-        return SEARCHED
-    return [
-        list(arm) for arm in {tuple(word for word in arm if not word.startswith("seed=")): None for arm in arms(cfg)}
-    ]
+    searched = [["optimizer.lr=0.001", "batch.size=4"], ["optimizer.lr=0.002", "batch.size=8"]]
+    words = searched if is_search(cfg) else arms(cfg)
+    listed = dict.fromkeys(tuple(word for word in arm if not word.startswith("seed=")) for arm in words)
+    configs = []
+    for overrides in listed:
+        cfg = composed(name, *overrides, "overrides=[]")
+        OmegaConf.set_struct(cfg, False)
+        del cfg["hydra"]
+        cfg.overrides = list(overrides)
+        configs.append((list(overrides), cfg))
+    return configs
 
 
-def config(name: str, overrides: list[str]) -> dict[str, Any]:
-    cfg = composed(name, *overrides, "overrides=[]")
-    OmegaConf.set_struct(cfg, False)
-    del cfg["hydra"]
-    container: Any = OmegaConf.to_container(cfg)
-    return {key: container[key] for key in ("decoder", "ablation")} if is_decoding(name) else container
-
-
-def runs_of(name: str, step: float = 0.02) -> list[Record]:
+def compared(name: str, step: float, data: bool = False) -> Comparison:
     """Three seeds of every arm (twenty of the only one, one in a search), each arm worse by `step` than the one before
-    it; decoders share their models.
+    it; decoders share their models. data: the training sets differ, and the test set is one.
     """
-    runs = []
-    listed = choices(name)
+    runs, listed = [], arm_configs(name)
     seeds = 20 if len(listed) == 1 else 1 if is_search(composed(name)) else 3
-    for number, overrides in enumerate(listed):
-        arm = config(name, overrides)
+    for number, (overrides, cfg) in enumerate(listed):
+        config: Any = OmegaConf.to_container(cfg)
+        if is_decoding(name):
+            config = {key: config[key] for key in ("decoder", "ablation")}
         if name == "language_models":  # an evaluation's record names the decoder
-            overrides = [f"decoder={decoder_name(OmegaConf.create(arm))}"]
+            overrides = [f"decoder={decoder_name(OmegaConf.create(config))}"]
         language = next((word for word in overrides if word.startswith("data.language")), "s")
         for seed in range(seeds):
             run = record("x=y", seed, 0.2 + step * number, speakers=language)
             model = f"model-{seed}/last.ckpt" if is_decoding(name) else f"{name}-{number}-{seed}/last.ckpt"
-            runs.append(replace(run, config={**arm, "seed": seed}, overrides=overrides, model=model))
-    return runs
+            sets = {"sets": {"train": {"sha256": f"{overrides}"}, "test": {"sha256": "same"}}} if data else {}
+            run = replace(run, config={**config, "seed": seed}, overrides=overrides, model=model)
+            runs.append(replace(run, data=parse(DataRecord, sets)))
+    every, options = records(runs), Options()
+    declared = Evidence(FixedLength(), "all runs that were declared have ended", complete=True)
+    return compare(every, options, name, declared, layout=lay_out(every, options, None))
 
 
-@pytest.fixture(scope="module", params=NAMES)
-def compared(request: pytest.FixtureRequest) -> tuple[str, Comparison]:
-    runs = records(runs_of(request.param))
-    return request.param, compare(runs, Options(), request.param, DECLARED, layout=lay_out(runs, Options(), None))
-
-
-def test_its_arms_are_compared_with_the_declared_baseline(compared: tuple[str, Comparison]) -> None:
-    name, comparison = compared
-    listed = choices(name)
-    assert len(comparison.arms) == len(listed)
-    declared = str(composed(name).ablation.get("baseline", ""))
+@pytest.mark.slow
+@pytest.mark.parametrize("name", NAMES)
+def test_every_question_of_a_sweep_file_gets_a_verdict_against_its_declared_baseline(name: str) -> None:
+    """One arm is described, and a search, with one run of each, decides nothing."""
+    comparison, cfg = compared(name, 0.02), composed(name)
+    assert len(comparison.arms) == len(arm_configs(name))
+    declared = str(cfg.ablation.get("baseline", ""))
     wanted = declared.split(",") if "=" in declared else [f"={declared}"] if declared else []
     baseline = next(arm for arm in comparison.arms if arm.name == comparison.baseline)
     words = [word.replace("'", "") for word in baseline.runs[0].overrides]  # a name of several words is quoted
     assert all(any(word.endswith(part) for word in words) for part in wanted)
-
-
-def test_every_question_of_it_gets_a_verdict(compared: tuple[str, Comparison]) -> None:
-    """One arm is described, and a search, with one run of each, decides nothing."""
-    name, comparison = compared
     if len(comparison.arms) == 1:
         assert (comparison.answer, len(comparison.arms[0].runs)) == ([], 20)
         return
-    asked = composed(name).ablation.get("contrasts")
+    asked = cfg.ablation.get("contrasts")
     assert len(comparison.answer) >= (len(asked) if asked else len(comparison.arms) - 1)
     outcomes = {verdict.outcome for verdict in comparison.answer}
-    assert outcomes == {"undecided"} if is_search(composed(name)) else "undecided" not in outcomes
+    assert outcomes == {"undecided"} if is_search(cfg) else "undecided" not in outcomes
     assert not [line for line in comparison.warnings if "not compared" in line or "ablation.expected" in line]
+    if is_decoding(name) or is_search(cfg):
+        return
+    free = {
+        "features": ["features=logmel40"],  # the source has features with cepstra, and none without
+        "optimizer": ["optimizer=nesterov", "optimizer=adamw"],  # its claim is about plain gradient descent
+    }
+    better = [
+        difference.arm for difference in find_differences([arm for _, arm in arm_configs(name)]) if difference.better
+    ]
+    assert better == free.get(name, []), "another arm is a nearer baseline"
 
 
 def test_hours_of_training_speech_get_a_verdict_on_test_sets_that_stay() -> None:
     """The training sets differ in their content, as hours do, and the test set is one: its utterances are pairs."""
-    runs = [
-        replace(
-            run, data=parse(DataRecord, {"sets": {"train": {"sha256": f"{run.overrides}"}, "test": {"sha256": "same"}}})
-        )
-        for run in runs_of("training_size", step=0.1)
-    ]
-    comparison = compare(records(runs), Options(), "training_size", DECLARED)
+    comparison = compared("training_size", 0.1, data=True)
     assert comparison.baseline == "data.hours=0.5"
     assert [verdict.outcome for verdict in comparison.answer] == ["worse"] * 3
     assert not [line for line in comparison.warnings if "not compared" in line]
@@ -360,7 +290,8 @@ def test_hours_of_training_speech_get_a_verdict_on_test_sets_that_stay() -> None
 def test_language_models_are_tuned_on_a_validation_set_and_nothing_else_differs() -> None:
     """Ambroszczyk2019 §2.2 has none, one of words, one of letters; an arm without a model has nothing to tune."""
     given = ["models.words=w", "models.letters=l"]
-    none, words, letters = (composed("language_models", *arm, *given) for arm in choices("language_models"))
+    overrides = [overrides for overrides, _ in arm_configs("language_models")]
+    none, words, letters = (composed("language_models", *arm, *given) for arm in overrides)
     assert [decoder_name(arm) for arm in (none, words, letters)] == ["beam", "beam_lm", "beam_charlm"]
     assert [arm.tune.trials for arm in (none, words, letters)] == [0, 30, 30]
     assert {arm.tune.set for arm in (none, words, letters)} == {None}  # the first validation set

@@ -19,11 +19,11 @@ from asr_ablations.comparison.training_times import (
     epoch_times,
     processes,
     scaling,
-    steady_seconds,
 )
 from asr_ablations.report.figures import write_figures
 from asr_ablations.report.training_report import report_comparison, search_section, sections
 from asr_ablations.tools.typed_json import parse
+from asr_verdicts import plotting
 from asr_verdicts.arms import Arm
 from asr_verdicts.comparison import Comparison, compare
 from asr_verdicts.design import Options
@@ -59,6 +59,8 @@ def test_the_last_weights_over_all_runs_of_all_arms() -> None:
     assert last.correlation is not None
     assert last.correlation.value == pytest.approx(stats.spearmanr(LOSSES, RATES).statistic)
     assert last.correlation.n == 5
+    few, _ = loss_against_wer(arms([*LOSSES[:3]], RATES[:3]), ["test"])
+    assert (len(few.points), few.correlation) == (3, None)
 
 
 def test_the_lowest_of_all_validations() -> None:
@@ -70,22 +72,12 @@ def test_the_lowest_of_all_validations() -> None:
     assert best.correlation.value == pytest.approx(1)
 
 
-def test_too_few_runs_have_points_and_no_correlation() -> None:
-    last, _ = loss_against_wer(arms(LOSSES[:3], RATES[:3]), ["test"])
-    assert (len(last.points), last.correlation) == (3, None)
-
-
 def test_losses_that_mean_different_things_are_not_ranked() -> None:
     runs = [
         run(loss, wer, "losses.CTC" if loss > 0.5 else "losses.Framewise")
         for loss, wer in zip(LOSSES, RATES, strict=True)
     ]
     assert loss_against_wer([Arm("a", runs)], ["test"]) == []
-
-
-def test_a_run_without_a_finite_loss_is_no_point() -> None:
-    runs = [run(None, 0.3), *(run(loss, wer) for loss, wer in zip(LOSSES, RATES, strict=True))]
-    assert len(loss_against_wer([Arm("a", runs)], ["test"])[0].points) == 5
 
 
 def epochs_run(seconds: list[float], seed: int = 0) -> Record:
@@ -107,13 +99,7 @@ def test_the_first_epoch_stands_apart() -> None:
     assert (times.arm, times.runs, times.epochs, times.first) == ("32", 3, 9, 200)
     assert times.mean == pytest.approx(100)  # of 100, 110 and 90
     assert times.over_runs == pytest.approx(10)
-
-
-def test_the_deviation_over_epochs_is_within_runs() -> None:
-    """The standard deviations of 100, 104, 96; 111, 109, 110; and 90, 92, 88 are 4, 1 and 2. Pooled that is
-    √((16 + 1 + 4) / 3), whatever the differences between seeds.
-    """
-    (times, _) = epoch_times([SLOW, FAST], "32")
+    # √((16 + 1 + 4) / 3): the deviations within runs are 4, 1 and 2, whatever the differences between seeds
     assert times.over_epochs == pytest.approx(7**0.5)
 
 
@@ -137,13 +123,6 @@ def test_a_single_run_has_no_interval_and_a_single_epoch_no_deviation() -> None:
     assert (fast.ratio.value, fast.ratio.low, fast.ratio.high) == (pytest.approx(1 / 3), None, None)
 
 
-def test_an_arm_without_times_has_no_line() -> None:
-    assert epoch_times([Arm("a", [epochs_run([])])], "a") == []
-    assert steady_seconds(epochs_run([])) is None
-    (times,) = epoch_times([Arm("a", [epochs_run([])]), Arm("b", [epochs_run([5, 4])])], "a")
-    assert (times.arm, times.ratio) == ("b", None)
-
-
 def of_factor(arms: list[Arm], factor: list[str]) -> Comparison:
     """The comparison of these arms, by this factor."""
     whole = compare(records([record("x=y", 0, 0.2)]), Options(), "search")
@@ -164,11 +143,6 @@ def test_what_was_tried_stands_by_key_with_the_best(search_arms: list[Arm]) -> N
     ]
 
 
-def test_options_of_a_group_are_text(search_arms: list[Arm]) -> None:
-    named = [replace(arm, levels={"rnn": name}) for arm, name in zip(search_arms, ("lstm", "gru", "lstm"), strict=True)]
-    assert [tried.values for tried in hyperparameters(of_factor(named, ["rnn"]))] == [["lstm", "gru", "lstm"]]
-
-
 def test_only_what_a_search_proposed_counts(search_arms: list[Arm]) -> None:
     first, *others = search_arms
     declared = replace(first, runs=[replace(run, searched=False) for run in first.runs])
@@ -176,13 +150,11 @@ def test_only_what_a_search_proposed_counts(search_arms: list[Arm]) -> None:
     assert hyperparameters(of_factor([declared, declared, others[0]], FACTOR)) == []
 
 
-def test_a_search_has_a_panel_for_each_hyperparameter(search_arms: list[Arm], tmp_path: Path) -> None:
-    compared = of_factor(search_arms, FACTOR)
-    assert [path.name for path in write_figures(compared, tmp_path, ["search"])] == [
-        "search.png",
-        "search.svg",
-        "search.pdf",
-    ]
+def test_a_search_has_a_panel_for_each_hyperparameter(
+    search_arms: list[Arm], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(plotting, "FORMATS", {"svg": plotting.FORMATS["svg"]})
+    assert write_figures(of_factor(search_arms, FACTOR), tmp_path, ["search"]) == [tmp_path / "search.svg"]
     text = (tmp_path / "search.svg").read_text()
     assert all(f">{label}<" in text for label in ("optimizer.lr", "width", "best: 20.0 %", "0.003", "64", "128"))
     assert ">layers<" not in text
@@ -221,14 +193,11 @@ def test_a_search_ranks_its_runs_and_decides_nothing() -> None:
     assert "undecided" not in printed.getvalue()
 
 
-def test_who_asks_about_a_search_gets_verdicts() -> None:
-    assert {verdict.baseline for verdict in compared(Options(baseline="lr=0.003")).verdicts} == {"lr=0.003"}
-
-
 def test_beside_runs_that_confirm_it_a_search_is_an_arm() -> None:
     found = compared(confirmed=3)
     assert search_section(found).rows == []
     assert found.verdicts
+    assert {verdict.baseline for verdict in compared(Options(baseline="lr=0.003")).verdicts} == {"lr=0.003"}
 
 
 MINUTES = {1: 119, 2: 56, 4: 36}
@@ -309,28 +278,6 @@ def test_a_batch_that_shrinks_with_the_processes_is_told() -> None:
     assert both == []  # which of the two batches should one process have had?
 
 
-@pytest.mark.parametrize(
-    ("summary", "config", "expected"),
-    [
-        ({"ranks": 4}, {"gpus": "auto", "ranks": None}, 4), ({}, {"gpus": "auto", "ranks": None}, 1),
-        ({}, {"gpus": 2, "ranks": None}, 2), ({}, {"gpus": 0, "ranks": 3}, 3), ({}, {"gpus": 0}, 1),
-    ],
-)  # fmt: skip
-def test_processes_are_those_recorded_else_those_of_the_config(summary: Any, config: Any, expected: int) -> None:
-    """gpus=auto is one, however many GPUs the machine has."""
-    assert (
-        processes(replace(scaling_run(1), summary=replace(NO_SUMMARY, **summary), config={"seed": 0, **config}))
-        == expected
-    )
-
-
-def test_the_device() -> None:
-    gpu, bare = scaling_run(1), replace(scaling_run(1), environment=Environment(hardware=Hardware(gpus=[])))
-    assert (device(gpu), device(bare)) == ("GPU", "CPU")
-    assert device(replace(gpu, config={**gpu.config, "gpus": 0})) == "CPU"
-    assert device(replace(bare, config={**bare.config, "gpus": 1})) == "GPU"
-
-
 def test_the_section_of_a_sweep_over_ranks(tmp_path: Path) -> None:
     for ranks, seconds in ((1, 600.0), (2, 400.0)):
         for seed in range(2):
@@ -374,3 +321,19 @@ def test_sources_of_noise_are_shares_of_the_variance_of_all_together() -> None:
     assert noise_sources(changing(arms, {**changes, "order": "rnn=gru"})) == []
     shared = [arms[0], replace(arms[1], runs=[arms[0].runs[0], *arms[1].runs])]
     assert noise_sources(changing(shared, changes)) == [whole, order], "a shared run is in the variance of all alone"
+
+
+def test_processes_are_those_recorded_else_those_of_the_config() -> None:
+    """gpus=auto is one, however many GPUs the machine has."""
+    auto: dict[str, Any] = {"gpus": "auto", "ranks": None}
+    cases: list[tuple[dict[str, Any], dict[str, Any], int]] = [
+        ({"ranks": 4}, auto, 4), ({}, auto, 1), ({}, {"gpus": 2, "ranks": None}, 2), ({}, {"gpus": 0, "ranks": 3}, 3),
+    ]  # fmt: skip
+    gpu = scaling_run(1)
+    for summary, config, expected in cases:
+        made = replace(gpu, summary=replace(NO_SUMMARY, **summary), config={"seed": 0, **config})
+        assert processes(made) == expected
+    bare = replace(gpu, environment=Environment(hardware=Hardware(gpus=[])))
+    assert (device(gpu), device(bare)) == ("GPU", "CPU")
+    assert device(replace(gpu, config={**gpu.config, "gpus": 0})) == "CPU"
+    assert device(replace(bare, config={**bare.config, "gpus": 1})) == "GPU"

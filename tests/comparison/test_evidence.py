@@ -1,8 +1,6 @@
 """How often the runs of a folder were looked at, and the test that this leaves."""
 
-import json
 import math
-import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,7 +8,6 @@ import pytest
 
 from asr_ablations.comparison import folders
 from asr_ablations.comparison.folders import SweepsBeside, compare_folders, gather
-from asr_ablations.runs.reader import UnreadableFileError
 from asr_ablations.runs.sweep_history import Look, evidence, looks, record_look
 from asr_verdicts.comparison import compare
 from asr_verdicts.design import Options
@@ -90,15 +87,6 @@ def test_several_folders_are_no_declared_sweep(tmp_path: Path) -> None:
     assert comparison.evidence.reason == "the runs come from several folders"
 
 
-def test_a_folder_that_cannot_be_written_gives_a_warning(tmp_path: Path) -> None:
-    sweep = write_sweep(tmp_path, RATES)
-    shutil.rmtree(sweep / ".leases", ignore_errors=True)
-    (sweep / ".leases").write_text("in the way")
-    comparison = compare_folders([sweep], Options())
-    assert any(line.startswith("this look was not recorded: ") for line in comparison.warnings)
-    assert looks(sweep) == []
-
-
 def test_models_that_are_added_to_evaluations_after_a_look_are_a_further_look(tmp_path: Path) -> None:
     """Decoders of one model may be compared at any time; more models after a look are growing data."""
     folder = tmp_path / "run" / "evaluations"
@@ -114,16 +102,6 @@ def test_models_that_are_added_to_evaluations_after_a_look_are_a_further_look(tm
     assert record_look(folder, look) is None
     assert gather([folder], Records(runs[:2])).procedure.name == "fixed"
     assert gather([folder], Records(runs)).procedure.name == "anytime"
-
-
-def test_a_damaged_history_of_looks_is_not_read_as_none(tmp_path: Path) -> None:
-    sweep = write_sweep(tmp_path, RATES)
-    compare_folders([sweep], Options())
-    content = json.loads((sweep / "looks.json").read_text())
-    assert len(content["looks"]) == 1
-    (sweep / "looks.json").write_text("{")
-    with pytest.raises(UnreadableFileError, match=r"looks\.json"):
-        compare_folders([sweep], Options())
 
 
 def test_a_planned_look_is_not_recorded_as_a_peek(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,6 +9,7 @@ from asr_ablations.comparison.derived_tables import gradients
 from asr_ablations.report.curves import STRETCHES, gradient_curve
 from asr_ablations.report.figures import write_figures
 from asr_ablations.report.training_report import gradient_section
+from asr_verdicts import plotting
 from asr_verdicts.comparison import Comparison
 from tests.helpers.comparison import comparison
 
@@ -40,7 +41,10 @@ def test_the_largest_norm_stands_with_its_step_and_where_the_run_diverged(explod
     assert loud.high == pytest.approx(4 + 0.8 * (1e6 - 4))
 
 
-def test_the_table_and_the_figure_show_it(exploding: Comparison, tmp_path: Path) -> None:
+def test_the_table_and_the_figure_show_it(
+    exploding: Comparison, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(plotting, "FORMATS", {"svg": plotting.FORMATS["svg"]})
     section = gradient_section(exploding)
     assert section.rows[1][2:] == ["7", "3", "8e+05", "1e+06", "5", "2", "7"]
     write_figures(exploding, tmp_path, ["loss_by_step", "loss_by_epoch"])

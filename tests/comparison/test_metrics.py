@@ -36,26 +36,6 @@ def sweep(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_sweep(tmp_path_factory.mktemp("outputs"), {"rnn=lstm": 0.1, "rnn=gru": 0.3}, seeds=4)
 
 
-def test_texts() -> None:
-    assert (WER.text(0.1234), CER.text(0.5), LOSS.text(0.12345)) == ("12.34", "50.00", "0.1235")
-    assert (WER.text(-0.02, sign=True), LOSS.text(0.02, sign=True), LOSS.text(None)) == ("−2.00", "+0.0200", "NA")
-    assert (WER.spread(0.2, None), WER.spread(0.2, 0.01), WER.spread(None, None)) == ("20.00", "20.00 ± 1.00", "NA")
-    assert (WER.target_text(0.2), LOSS.target_text(0.35)) == ("WER 20 %", "loss 0.35 nats")
-
-
-@pytest.mark.parametrize(
-    ("metric", "target", "message"),
-    [("wer", 20, "a rate as a fraction"), ("cer", 0, "a rate as a fraction"), ("loss", -1, "a loss above 0, in nats")],
-)
-def test_a_target_that_cannot_be_meant(metric: str, target: float, message: str) -> None:
-    with pytest.raises(UsageError, match=f"target={target}: expected {message}"):
-        find_metric(metric).check_target(target)
-
-
-def test_a_loss_may_be_higher_than_any_rate() -> None:
-    assert LOSS.check_target(20) == 20
-
-
 def test_the_losses_are_those_of_the_records(sweep: Path) -> None:
     """The validation set comes first, then the test set; the loss of a set is the mean over seeds."""
     comparison = compare_folders([sweep], Options(metric="loss", baseline="lstm"))
@@ -145,26 +125,6 @@ def test_runs_without_a_loss_of_their_last_weights_are_named(tmp_path: Path) -> 
     assert any("no result on this set: not compared" in line for line in comparison.warnings)
 
 
-def test_different_losses_are_not_compared(tmp_path: Path) -> None:
-    write_run(tmp_path, "loss=ctc")
-    write_run(tmp_path, "loss=framewise")
-    losses = r"\(CTC with reduction=label, Framewise with reduction=frame\)"
-    message = rf"metric=loss: the runs minimise different losses {losses}; expected an error rate"
-    with pytest.raises(UsageError, match=message):
-        compare_folders([tmp_path / "sweep"], Options(metric="loss"))
-    assert compare_folders([tmp_path / "sweep"], Options(metric="wer")).arms
-
-
-def test_losses_of_another_reduction_are_not_compared(tmp_path: Path) -> None:
-    """Nats per label and the nats of a batch are different figures of one loss."""
-    write_run(tmp_path, "loss.reduction=label")
-    write_run(tmp_path, "loss.reduction=sum")
-    message = r"different losses \(CTC with reduction=label, CTC with reduction=sum\)"
-    with pytest.raises(UsageError, match=message):
-        compare_folders([tmp_path / "sweep"], Options(metric="loss"))
-    assert compare_folders([tmp_path / "sweep"], Options(metric="wer")).arms
-
-
 @pytest.mark.parametrize(("metric", "expected"), [("wer", {0.3}), ("loss", {1.2})])
 def test_targets_of_a_sweep_file_are_of_its_metric(metric: str, expected: Any, tmp_path: Path) -> None:
     """Targets in nats would mean nothing for a rate: others are chosen from the curves, and said to be."""
@@ -203,14 +163,6 @@ def folder(**values: Any) -> dict[str, str]:
     return {"record": json.dumps({"started": "2026-01-01", "place": None, "declared": None, "speakers": {}, **values})}
 
 
-def test_a_run_of_another_origin_is_refused() -> None:
-    """Its rates might be fractions."""
-    run = api_run("gru", 0.2, 1)
-    run.summary = {}
-    with pytest.raises(UsageError, match="run gru: its summary lacks `record`"):
-        to_record(run)
-
-
 def test_a_run_of_the_api_becomes_a_record() -> None:
     run = to_record(api_run("gru", 0.2, 1))
     assert run.seed == 1
@@ -218,6 +170,9 @@ def test_a_run_of_the_api_becomes_a_record() -> None:
     assert (run.summary.test_sets, run.summary.best_validation_wer, run.summary.epochs) == (["test"], 0.3, 2)
     assert run.summary.validation_losses == [2.0, 1.5]
     assert [row["step"] for row in run.metrics[:2]] == [9, 19]
+    assert run.config["rnn"]["_target_"].endswith(".GRU")
+    assert run.config["optimizer"]["lr"] == compose().optimizer.lr
+    assert run.config["batch"]["size"] == compose("data=an4", "data.root=x").batch.size
 
 
 def test_without_utterances_the_verdict_rests_on_seeds() -> None:
@@ -232,34 +187,6 @@ def test_without_utterances_the_verdict_rests_on_seeds() -> None:
     assert verdict.sentence.startswith(
         "rnn=gru is worse than rnn=lstm on test: 31.00 % against 11.00 % WER, a difference of +20.00 points ("
     )
-
-
-def test_runs_that_did_not_finish_are_named() -> None:
-    records = from_runs([api_run("gru", 0.1, 0), api_run("lstm", 0.2, 0, state="crashed")])
-    assert [(run.state, run.reason, run.config and run.config["seed"]) for run in records.unfinished] == [
-        ("failed", "crashed", 0)
-    ]
-    assert len(records.runs) == 1
-
-
-@pytest.mark.parametrize("path", ["", "project", "entity/project", "a/b/c/d", "a//c"])
-def test_a_path_needs_three_parts(path: str) -> None:
-    with pytest.raises(UsageError, match="entity/project/group"):
-        fetch(path)
-
-
-def test_a_plain_config_is_read_as_the_folder_has_it() -> None:
-    run = to_record(api_run("gru", 0.2, 1))
-    assert run.config["rnn"]["_target_"].endswith(".GRU")
-    assert run.config["optimizer"]["lr"] == compose().optimizer.lr
-    assert run.config["batch"]["size"] == compose("data=an4", "data.root=x").batch.size
-
-
-def test_evaluations_and_comparisons_are_no_arms() -> None:
-    others = [api_run("lstm", 0.1, seed, job_type=kind) for seed, kind in enumerate(("comparison", "evaluation"))]
-    records = from_runs([api_run("gru", 0.2, 0), *others])
-    assert [run.folder.name for run in records.runs] == ["gru"]
-    assert records.unfinished == []
 
 
 def test_an_artifact_of_utterances_is_read(tmp_path: Path) -> None:
@@ -277,25 +204,60 @@ def test_an_artifact_of_utterances_is_read(tmp_path: Path) -> None:
     assert not [line for line in from_runs([run]).warnings if "seeds only" in line]
 
 
-@pytest.mark.parametrize(
-    ("states", "procedure"),
-    [(("finished", "finished"), "fixed"), (("finished", "crashed"), "anytime"), (("finished",), "anytime")],
-)
-def test_what_was_declared_gets_the_test_that_the_folders_have(states: tuple[str, ...], procedure: str) -> None:
-    runs = [api_run("gru", 0.2, seed, state) for seed, state in enumerate(states)]
-    for run in runs:
-        run.config["identity"] = f"id{run.config['seed']}"
-        run.summary = folder(declared=[2, evidence(["id0", "id1"])])
-    assert evidence_of(runs, from_runs(runs)).procedure.name == procedure
-
-
-def test_without_a_declaration_any_number_of_looks_is_reckoned_with() -> None:
-    runs = [api_run("gru", 0.2, 0)]
-    assert evidence_of(runs, from_runs(runs)).procedure.name == "anytime"
-
-
 def test_runs_are_in_the_order_of_their_starts() -> None:
     runs = [api_run(name, 0.2, 0) for name in ("gru", "lstm")]
     for run, started in zip(runs, ("2026-01-02", "2026-01-01"), strict=True):
         run.summary = folder(started=started)
     assert [run.folder.name for run in from_runs(runs).runs] == ["lstm", "gru"]
+
+
+def test_texts_and_targets() -> None:
+    assert (WER.text(0.1234), CER.text(0.5), LOSS.text(0.12345)) == ("12.34", "50.00", "0.1235")
+    assert (WER.text(-0.02, sign=True), LOSS.text(0.02, sign=True), LOSS.text(None)) == ("−2.00", "+0.0200", "NA")
+    assert (WER.spread(0.2, None), WER.spread(0.2, 0.01), WER.spread(None, None)) == ("20.00", "20.00 ± 1.00", "NA")
+    assert (WER.target_text(0.2), LOSS.target_text(0.35)) == ("WER 20 %", "loss 0.35 nats")
+    assert LOSS.check_target(20) == 20
+    rate = "a rate as a fraction"
+    for metric, target, message in (("wer", 20, rate), ("cer", 0, rate), ("loss", -1, "a loss above 0, in nats")):
+        with pytest.raises(UsageError, match=f"target={target}: expected {message}"):
+            find_metric(metric).check_target(target)
+
+
+def test_different_losses_are_not_compared(tmp_path: Path) -> None:
+    for choices, named in (
+        (("loss=ctc", "loss=framewise"), "CTC with reduction=label, Framewise with reduction=frame"),
+        (("loss.reduction=label", "loss.reduction=sum"), "CTC with reduction=label, CTC with reduction=sum"),
+    ):
+        for choice in choices:
+            sweep = write_run(tmp_path / named, choice).parent
+        with pytest.raises(UsageError, match=rf"metric=loss: the runs minimise different losses \({named}\); expected"):
+            compare_folders([sweep], Options(metric="loss"))
+        assert compare_folders([sweep], Options(metric="wer")).arms
+
+
+def test_what_wandb_has_besides_finished_trainings_of_this_project() -> None:
+    others = [api_run("lstm", 0.1, seed, job_type=kind) for seed, kind in enumerate(("comparison", "evaluation"))]
+    records = from_runs([api_run("gru", 0.2, 0), *others, api_run("lstm", 0.2, 0, state="crashed")])
+    assert [run.folder.name for run in records.runs] == ["gru"]
+    unfinished = [(run.state, run.reason, run.config and run.config["seed"]) for run in records.unfinished]
+    assert unfinished == [("failed", "crashed", 0)]
+    stranger = api_run("gru", 0.2, 1)  # its rates might be fractions
+    stranger.summary = {}
+    with pytest.raises(UsageError, match="run gru: its summary lacks `record`"):
+        to_record(stranger)
+    for path in ("", "project", "entity/project", "a/b/c/d", "a//c"):
+        with pytest.raises(UsageError, match="entity/project/group"):
+            fetch(path)
+
+
+def test_what_was_declared_gets_the_test_that_the_folders_have() -> None:
+    for states, procedure in (
+        (("finished", "finished"), "fixed"), (("finished", "crashed"), "anytime"), (("finished",), "anytime")
+    ):  # fmt: skip
+        runs = [api_run("gru", 0.2, seed, state) for seed, state in enumerate(states)]
+        for run in runs:
+            run.config["identity"] = f"id{run.config['seed']}"
+            run.summary = folder(declared=[2, evidence(["id0", "id1"])])
+        assert evidence_of(runs, from_runs(runs)).procedure.name == procedure
+    undeclared = [api_run("gru", 0.2, 0)]
+    assert evidence_of(undeclared, from_runs(undeclared)).procedure.name == "anytime"

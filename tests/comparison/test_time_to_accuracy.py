@@ -44,21 +44,14 @@ def test_never_is_never() -> None:
     assert time_to_accuracy([], 0.2) is None
 
 
-@pytest.mark.parametrize("seed", range(20))
-def test_time_to_accuracy_is_its_definition(seed: int) -> None:
-    generator = np.random.default_rng(seed)
-    values = (np.linspace(0.9, 0.1, 20) + 0.1 * generator.standard_normal(20)).tolist()
-    for target in (0.6, 0.4, 0.2, 0.01):
-        ends = [end for end in range(3, 21) if median(values[end - 3 : end]) <= target]
-        reached = time_to_accuracy(curve(values), target)
-        assert (None if reached is None else reached.spent["epochs"]) == (ends[0] if ends else None)
-
-
-def test_a_harder_target_never_takes_less() -> None:
-    rows = curve([0.9, 0.5, 0.6, 0.3, 0.35, 0.2, 0.1, 0.1, 0.1])
-    ends = [time_to_accuracy(rows, target / 100) for target in range(90, 5, -1)]
-    times = [np.inf if end is None else end.spent["seconds"] for end in ends]
-    assert times == sorted(times)  # type: ignore[type-var]
+def test_time_to_accuracy_is_its_definition() -> None:
+    for seed in range(20):
+        noise = 0.1 * np.random.default_rng(seed).standard_normal(20)
+        values = (np.linspace(0.9, 0.1, 20) + noise).tolist()
+        for target in (0.6, 0.4, 0.2, 0.01):
+            ends = [end for end in range(3, 21) if median(values[end - 3 : end]) <= target]
+            reached = time_to_accuracy(curve(values), target)
+            assert (None if reached is None else reached.spent["epochs"]) == (ends[0] if ends else None)
 
 
 def test_a_record_without_times_has_steps_and_epochs() -> None:
@@ -95,17 +88,6 @@ def test_the_interval_is_welchs_of_the_logarithms(level: float) -> None:
     assert measured is not None
     assert measured.value == pytest.approx(stats.gmean(arm) / stats.gmean(baseline))
     assert (measured.low, measured.high) == pytest.approx((np.exp(expected.low), np.exp(expected.high)))
-
-
-def test_twice_as_long_against_itself() -> None:
-    forwards = ratio_of_times([20, 22, 24], [10, 11, 12])
-    backwards = ratio_of_times([10, 11, 12], [20, 22, 24])
-    assert forwards is not None
-    assert backwards is not None
-    assert forwards.value == pytest.approx(2)
-    assert forwards.low is not None
-    assert forwards.high is not None
-    assert (backwards.low, backwards.high) == pytest.approx((1 / forwards.high, 1 / forwards.low))
 
 
 def test_no_noise_no_interval() -> None:

@@ -1,6 +1,5 @@
 """Wrong words by their frequency in training, counted by hand."""
 
-import math
 from dataclasses import replace
 from pathlib import Path
 
@@ -35,12 +34,6 @@ def test_a_word_is_wrong_where_its_place_has_another_or_none() -> None:
     (row,) = word_frequencies([Arm("arm", [first, second])], ["test"])
     assert row.words == [1, 1, 1, 2]
     assert row.wrong == [0, 1 / 2, 1 / 2, 1 / 4]
-
-
-def test_bands_without_words_have_no_share() -> None:
-    (row,) = word_frequencies([Arm("arm", [run(("gnu", "gnu"))])], ["test"])
-    assert row.words == [0, 1, 0, 0]
-    assert [math.isnan(share) for share in row.wrong] == [True, False, True, True]
 
 
 @pytest.mark.parametrize(

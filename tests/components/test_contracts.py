@@ -38,7 +38,8 @@ def node(group: str, name: str) -> Any:
         return composed_by_hydra((f"lm={name}",), "language_model").lm
     if group == "condition":
         return composed_by_hydra((f"conditions={name}",), "evaluation").condition[name]
-    return compose(f"{group}={name}")[group]
+    cfg = compose(f"{group}={name}")[group]
+    return cfg[name] if group == "callbacks" else cfg
 
 
 def option(group: str, name: str) -> Any:

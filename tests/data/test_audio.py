@@ -21,8 +21,7 @@ INT16 = 32768
 
 @pytest.mark.parametrize(
     ("name", "form", "subtype", "tolerance"),
-    [("a.WAV", "NIST", "PCM_16", 1), ("a.wav", "NIST", "ULAW", 600), ("a.wav", "WAV", "GSM610", 3000),
-     ("a.wav", "WAV", "DOUBLE", 1), ("a.w64", "W64", "FLOAT", 1), ("a.au", "AU", "G721_32", 1500)],
+    [("a.WAV", "NIST", "PCM_16", 1), ("a.wav", "WAV", "GSM610", 3000), ("a.wav", "WAV", "DOUBLE", 1)],
 )  # fmt: skip
 @pytest.mark.parametrize("begin", [0.0, 1.25])
 def test_a_part_of_any_format_is_what_was_written(
@@ -38,12 +37,9 @@ def test_a_part_of_any_format_is_what_was_written(
 
 
 @pytest.mark.parametrize(("share", "refused"), [(0.0, False), (0.009, False), (0.011, True), (1.0, True)])
-@pytest.mark.parametrize("subtype", ["FLOAT", "DOUBLE"])
-def test_floating_point_audio_in_other_units_is_refused(
-    tmp_path: Path, share: float, refused: bool, subtype: str
-) -> None:
+def test_floating_point_audio_in_other_units_is_refused(tmp_path: Path, share: float, refused: bool) -> None:
     values = np.where(np.arange(32000) < 32000 * share, 3400.0, LEFT)
-    soundfile.write(tmp_path / "a.wav", values, 16000, subtype=subtype)
+    soundfile.write(tmp_path / "a.wav", values, 16000, subtype="FLOAT")
     if not refused:
         assert audio.read(tmp_path / "a.wav", 0.0, 2.0).max() == (32767 if share else round(INT16 * 0.5))
         return

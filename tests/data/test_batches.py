@@ -3,26 +3,21 @@
 import json
 import logging
 import os
-import sys
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-import pytorch_lightning as pl
 import torch
-from pytorch_lightning.callbacks import ModelCheckpoint
 
-from asr_ablations.config.build import build
 from asr_ablations.data.alphabet import Letters
 from asr_ablations.data.corpus import Corpus
 from asr_ablations.data.datamodule import Item, SpeechData, collate
 from asr_ablations.data.utterances import Utterance, Utterances
-from asr_ablations.training.assembly import assemble, trainer
 from asr_verdicts.errors import UsageError
-from tests.helpers.interpreter import expect, program
-from tests.helpers.support import REPOSITORY, component, compose, tiny_overrides
+from tests.helpers.interpreter import expect
+from tests.helpers.ranks import run_ranks
+from tests.helpers.support import REPOSITORY, component
 
 LETTERS = Letters("abcdefgh ")
 
@@ -45,7 +40,7 @@ def items(lengths: list[int]) -> list[Item]:
     ]
 
 
-@pytest.mark.parametrize("lengths", [[5, 0, 9, 1], [4, 4], [1], [0], [0, 0]])
+@pytest.mark.parametrize("lengths", [[5, 0, 9, 1], [1], [0, 0]])
 def test_waveforms_are_padded_with_zeros(lengths: list[int]) -> None:
     batch = collate(drawn := items(lengths))
     expected = np.zeros((len(lengths), max(lengths)), dtype=np.float32)
@@ -63,9 +58,7 @@ def test_targets_are_concatenated() -> None:
     assert len(batch) == 4
 
 
-@pytest.mark.parametrize(
-    ("lengths", "share"), [([4, 4], 0.0), ([4, 2], 1 / 4), ([10, 0, 5, 5], 1 / 2), ([0, 0], 0.0), ([3], 0.0)]
-)
+@pytest.mark.parametrize(("lengths", "share"), [([4, 4], 0.0), ([10, 0, 5, 5], 1 / 2), ([0, 0], 0.0)])
 def test_padding_is_the_share_of_zeros_added(lengths: list[int], share: float) -> None:
     padding = collate(items(lengths)).padding()
     assert 0 <= padding <= 1
@@ -147,13 +140,6 @@ def test_a_test_set_in_validation_is_named(caplog: pytest.LogCaptureFixture) -> 
     ]
 
 
-def test_no_warning_where_all_fit(caplog: pytest.LogCaptureFixture) -> None:
-    speech = data(100, one=ONE, two=TWO)
-    speech.setup()
-    assert speech.left_out == []
-    assert caplog.text == ""
-
-
 def test_no_utterance_left_is_an_error() -> None:
     with pytest.raises(UsageError, match="no training utterance is left"):
         data(1, one=ONE[:1], two=TWO[:1]).setup()
@@ -213,96 +199,12 @@ def test_evaluation_batches_in_seconds_include_their_padding() -> None:
     assert [[durations[i] for i in batch] for batch in batches] == [[0.9], [0.7], [0.5, 0.3], [0.1]]
 
 
-EPOCHS, BATCHES = 3, 5
-
-
-@dataclass
-class Story(pl.Callback):
-    """What happened in a fit: (epoch, ids of a batch), (epoch, "validation"), (epoch, "end")."""
-
-    stop_in: tuple[int, int] | None = None
-    events: list[tuple[int, Any]] = field(default_factory=list)
-
-    def on_train_batch_end(self, trainer, pl_module, outputs, batch, batch_idx):
-        self.events.append((trainer.current_epoch, batch_idx, tuple(batch.ids)))
-
-    def on_train_batch_start(self, trainer, pl_module, batch, batch_idx):
-        if (trainer.current_epoch, batch_idx) == self.stop_in:
-            raise InterruptedError
-
-    def on_validation_end(self, trainer, pl_module):
-        self.events.append((trainer.current_epoch, "validation", trainer.global_step))
-
-    def on_train_epoch_end(self, trainer, pl_module):
-        self.events.append((trainer.current_epoch, "end", trainer.global_step))
-
-
-def fit(root: Path, story: Story, *callbacks: Any, resume: Path | None = None, workers: int = 0) -> torch.Tensor:
-    """The weights after training, or after the stop of the story."""
-    small = ["width=8", "layers=1", "gpus=0", "norm=none", "dropout=0", "order=shuffled", f"max_epochs={EPOCHS}"]
-    cfg = compose(*small, *tiny_overrides(root), "batch.size=2", f"workers={workers}")
-    task, data = assemble(cfg, build(cfg.data))
-    try:
-        trainer(cfg, 0, [], [story, *callbacks]).fit(task, data, ckpt_path=resume and str(resume), weights_only=True)
-    except InterruptedError:
-        assert story.stop_in is not None
-    return torch.cat([p.detach().flatten() for p in task.model.parameters()])
-
-
-@pytest.fixture(scope="module")
-def undisturbed(tiny_corpus: Path) -> tuple[Story, torch.Tensor]:
-    story = Story()
-    weights = fit(tiny_corpus, story)
-    assert len(story.events) == EPOCHS * (BATCHES + 2)
-    return story, weights
-
-
-@pytest.mark.parametrize(
-    ("every", "stop_in", "kept", "workers"),
-    [
-        (1, (0, 3), (0, 3), 0), (1, (1, 1), (1, 1), 1), (2, (2, 4), (2, 4), 1), (3, (1, 3), (1, 1), 0),
-        (7, (2, 1), (1, 2), 1), (5, (1, 2), (1, 0), 1),
-        ("validation", (1, 4), (0, BATCHES + 1), 0),  # its epoch has yet to end
-        ("epoch", (2, 1), (2, 0), 1),
-    ],
-)  # fmt: skip
-def test_a_resumed_run_sees_the_missing_batches_and_ends_with_the_same_weights(
-    undisturbed: tuple[Story, torch.Tensor],
-    tiny_corpus: Path,
-    tmp_path: Path,
-    every: int | str,
-    stop_in: tuple[int, int],
-    kept: tuple[int, int],
-    workers: int,
-) -> None:
-    """`kept`: the epoch and the batch in it that the last checkpoint, one every `every` batches or after each
-    validation or epoch, continues with."""
-    whole, weights = undisturbed
-
-    def saving() -> ModelCheckpoint:
-        when = (
-            {"every_n_train_steps": every} if isinstance(every, int) else {"save_on_train_epoch_end": every == "epoch"}
-        )
-        return ModelCheckpoint(tmp_path, filename="last", enable_version_counter=False, **when)
-
-    first = Story(stop_in)
-    fit(tiny_corpus, first, saving(), workers=workers)
-    second = Story()
-    resumed = fit(tiny_corpus, second, saving(), resume=tmp_path / "last.ckpt", workers=workers)
-    before = kept[0] * (BATCHES + 2) + kept[1]
-    assert first.events[:before] == whole.events[:before]
-    assert second.events == whole.events[before:]
-    assert torch.equal(resumed, weights)
-
-
 @pytest.mark.slow
-def test_two_ranks_see_disjoint_halves(tiny_corpus: Path, tmp_path: Path) -> None:
+def test_two_ranks_see_disjoint_halves(tiny_corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Ten utterances in batches of two a rank: two steps of four and one of two, one utterance for each rank."""
-    script = REPOSITORY / "tests/helpers/rank_ids.py"
-    run = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", str(script)]
     paths = os.pathsep.join(str(REPOSITORY / name) for name in ("src", ""))
-    environment = {**os.environ, "PYTHONPATH": paths, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
-    expect(0, program([*run, str(tiny_corpus), str(tmp_path), "1"], environment))
+    monkeypatch.setenv("PYTHONPATH", paths)
+    expect(0, run_ranks(REPOSITORY / "tests/helpers/rank_ids.py", [tiny_corpus, tmp_path, 1]))
     ranks = [json.loads((tmp_path / f"{rank}.json").read_text()) for rank in range(2)]
     for epoch in ("0", "1"):
         batches = [rank[epoch] for rank in ranks]

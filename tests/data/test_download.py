@@ -4,14 +4,12 @@ import errno
 import hashlib
 import io
 import tarfile
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-import soundfile
 
 from asr_ablations.data import download as module
 from asr_ablations.data.download import download, unpack
@@ -58,24 +56,10 @@ def test_a_broken_download_is_resumed_by_the_next_command(server: Server, tmp_pa
     assert ranges(server) == ["bytes=40000-"]
 
 
-def test_a_server_that_cannot_resume_starts_anew(server: Server, tmp_path: Path) -> None:
-    server.breaks, server.resumes = [40_000], False
-    with pytest.raises(UsageError, match="the same command continues"):
-        fetched(server, tmp_path)
-    assert fetched(server, tmp_path) == CONTENT
-
-
 def test_what_was_whole_already_is_only_verified(server: Server, tmp_path: Path) -> None:
     (tmp_path / "a.tar.gz.part").write_bytes(CONTENT)
     assert fetched(server, tmp_path) == CONTENT
     assert ranges(server) == ["bytes=100000-"]
-
-
-def test_what_is_longer_than_the_file_is_thrown_away(server: Server, tmp_path: Path) -> None:
-    (tmp_path / "a.tar.gz.part").write_bytes(CONTENT + b"x")
-    with pytest.raises(UsageError, match="the file was removed"):
-        fetched(server, tmp_path)
-    assert fetched(server, tmp_path) == CONTENT
 
 
 def test_a_wrong_checksum_is_reported_and_the_file_removed(server: Server, tmp_path: Path) -> None:
@@ -136,17 +120,6 @@ def test_librispeech_is_downloaded_and_reads_as_where_it_came_from(
     assert server.requests == [], "present splits are not requested again"
 
 
-def test_two_processes_do_not_fetch_the_same(server: Server, tmp_path: Path, archives: dict[str, bytes]) -> None:
-    corpora = [librispeech(server, tmp_path, archives) for _ in range(2)]
-    threads = [threading.Thread(target=corpus.fetch) for corpus in corpora]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert sorted(path for path, _ in server.requests) == sorted(f"/resources/12/{name}" for name in archives)
-    corpora[1].prepare()
-
-
 def test_a_split_that_cannot_be_downloaded_is_reported(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"split=train-clean-7: expected .*train-clean-100"):
         component("data", "librispeech", root=str(tmp_path), train="train-clean-7").fetch()
@@ -180,15 +153,13 @@ def polish(tiny_corpus: Path, folder: Path, ending: str = "flac", named: str = "
     return written.getvalue()
 
 
-@pytest.mark.parametrize("ending", ["flac", "opus"])
-def test_mls_comes_in_one_archive(server: Server, tmp_path: Path, tiny_corpus: Path, ending: str) -> None:
-    corpus = mls(server, tmp_path / "root", polish(tiny_corpus, tmp_path / "source", ending), ending)
+def test_mls_comes_in_one_archive(server: Server, tmp_path: Path, tiny_corpus: Path) -> None:
+    corpus = mls(server, tmp_path / "root", polish(tiny_corpus, tmp_path / "source", "opus"), "opus")
     server.breaks = [1000]
     with pytest.raises(UsageError, match="the same command continues"):
         corpus.fetch()
     corpus.fetch()
-    archive_name = "mls_polish_opus" if ending == "opus" else "mls_polish"
-    assert [path for path, _ in server.requests] == [f"/resources/12/{archive_name}.tar.gz"] * 2
+    assert [path for path, _ in server.requests] == ["/resources/12/mls_polish_opus.tar.gz"] * 2
     assert ranges(server) == [None, "bytes=1000-"]
     source = component("data", "an4", root=str(tiny_corpus), held_out=1)
     for split in ("train", "dev", "test"):
@@ -199,28 +170,8 @@ def test_mls_comes_in_one_archive(server: Server, tmp_path: Path, tiny_corpus: P
     assert server.requests == []
 
 
-def test_a_split_that_is_there_stays(server: Server, tmp_path: Path, tiny_corpus: Path) -> None:
-    content = polish(tiny_corpus, tmp_path / "source")
-    (tmp_path / "root" / "dev").mkdir(parents=True)
-    mls(server, tmp_path / "root", content).fetch()
-    assert list((tmp_path / "root" / "dev").iterdir()) == []
-    inside = mls(server, tmp_path / "source", content)
-    server.requests.clear()
-    inside.fetch()  # the folder that the archive's has been unpacked in will do as well
-    assert (server.requests, inside.root) == ([], tmp_path / "source" / "mls_polish")
-
-
-def test_another_md5_is_reported_and_the_archive_removed(server: Server, tmp_path: Path, tiny_corpus: Path) -> None:
-    corpus = mls(server, tmp_path / "root", polish(tiny_corpus, tmp_path / "source"), md5="0" * 32)
-    with pytest.raises(UsageError, match=f"checksum [0-9a-f]{{32}}, expected {'0' * 32}; the file was removed"):
-        corpus.fetch()
-    assert {path.name for path in (tmp_path / "root").iterdir()} == set()
-
-
 LEFT = {
     "cut archive": (".tar.gz", lambda whole: whole[: len(whole) // 2]),
-    "login page": (".tar.gz", lambda whole: b"<html>"),
-    "part of another file": (".tar.gz.part", lambda whole: b"xx" * 100),
     "cut archive that was announced so": (".tar.gz.part", lambda whole: b"\0" + whole[1:]),
 }
 
@@ -242,18 +193,6 @@ def test_what_was_once_wrong_is_removed_and_then_fetched_anew(
     assert {path.name for path in (tmp_path / "root").iterdir()} == {"train", "dev", "test"}
 
 
-@pytest.mark.parametrize("sent", [lambda whole: whole[: len(whole) // 2], lambda whole: b"<html>"], ids=["cut", "page"])
-def test_a_server_that_sends_something_else_leaves_nothing(
-    server: Server, tmp_path: Path, tiny_corpus: Path, sent: Callable[[bytes], bytes]
-) -> None:
-    whole = polish(tiny_corpus, tmp_path / "source", named="mls_other")
-    corpus = unverified(server, tmp_path / "root", sent(whole))
-    with pytest.raises(UsageError, match=r"damaged: .*; it was removed; try again"):
-        corpus.fetch()
-    assert list((tmp_path / "root").iterdir()) == []
-    unverified(server, tmp_path / "root", whole).fetch()
-
-
 def member(name: str, kind: bytes = tarfile.REGTYPE, target: str = "") -> tarfile.TarInfo:
     info = tarfile.TarInfo(name)
     info.type, info.linkname = kind, target
@@ -264,10 +203,8 @@ EVIL = {
     "parent": member("LibriSpeech/s/../../../outside"),
     "absolute": member("/tmp/w-outside"),
     "symbolic link": member("LibriSpeech/s/link", tarfile.SYMTYPE, "../../.."),
-    "symbolic link inside": member("LibriSpeech/s/link", tarfile.SYMTYPE, "1"),
     "hard link": member("LibriSpeech/s/link", tarfile.LNKTYPE, "../outside"),
     "device": member("LibriSpeech/s/device", tarfile.CHRTYPE),
-    "pipe": member("LibriSpeech/s/pipe", tarfile.FIFOTYPE),
 }
 
 
@@ -285,44 +222,13 @@ def test_an_archive_that_would_write_elsewhere_is_refused_and_leaves_nothing(
     assert not Path("/tmp/w-outside").exists()
 
 
-@pytest.mark.parametrize("damage", ["cut", "flipped", "no archive"])
+@pytest.mark.parametrize("damage", ["cut", "flipped"])
 def test_a_damaged_archive_leaves_nothing(tiny_corpus: Path, tmp_path: Path, damage: str) -> None:
     content = archive(tiny_corpus / "test", "s")
     half = len(content) // 2
     flipped = content[:half] + bytes(255 - x for x in content[half : half + 64]) + content[half + 64 :]
     path = tmp_path / "s.tar.gz"
-    path.write_bytes({"cut": content[:half], "flipped": flipped, "no archive": b"hello"}[damage])
+    path.write_bytes({"cut": content[:half], "flipped": flipped}[damage])
     with pytest.raises(UsageError, match="damaged"):
         unpack(path, "LibriSpeech", ["s"], tmp_path)
     assert list(tmp_path.iterdir()) == []
-
-
-def test_an_archive_of_something_else_is_reported(tiny_corpus: Path, tmp_path: Path) -> None:
-    path = tmp_path / "s.tar.gz"
-    path.write_bytes(archive(tiny_corpus / "test", "other"))
-    with pytest.raises(UsageError, match="no folder LibriSpeech/s"):
-        unpack(path, "LibriSpeech", ["s"], tmp_path)
-
-
-def test_speechocean762_comes_with_the_folder_of_its_audio(server: Server, tmp_path: Path, tiny_corpus: Path) -> None:
-    """The archive has Kaldi directories whose wav.scp names files below WAVE."""
-    made = tmp_path / "source" / "speechocean762"
-    source = component("data", "an4", root=str(tiny_corpus), held_out=1)
-    for split, utterances in (("train", [*source.read("train"), *source.read("dev")]), ("test", source.read("test"))):
-        write_split(component("data", "speechocean762", root=str(made)), split, utterances)
-        table = (made / split / "wav.scp").read_text()
-        for u in utterances:
-            (made / "WAVE" / f"SPEAKER{u.speaker}").mkdir(parents=True, exist_ok=True)
-            soundfile.write(made / "WAVE" / f"SPEAKER{u.speaker}" / f"{u.id}.WAV", *soundfile.read(u.audio))
-            table = table.replace(str(u.audio.resolve()), f"WAVE/SPEAKER{u.speaker}/{u.id}.WAV")
-        (made / split / "wav.scp").write_text(table)
-    written = io.BytesIO()
-    with tarfile.open(fileobj=written, mode="w:gz") as tar:
-        tar.add(made, "speechocean762")
-    server.files = {"speechocean762.tar.gz": written.getvalue()}
-    download = {"address": server.address, "md5": {}}
-    corpus = component("data", "speechocean762", root=str(tmp_path / "root"), held_out=1, download=download)
-    corpus.fetch()
-    assert {path.name for path in (tmp_path / "root").iterdir()} == {"train", "test", "WAVE"}
-    assert sorted(u.text for u in corpus.read("test")) == sorted(u.text for u in source.read("test"))
-    assert [u.fault for split in ("train", "dev", "test") for u in corpus.read(split) if u.fault] == []

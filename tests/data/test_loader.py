@@ -127,12 +127,6 @@ def test_the_thread_is_of_this_process_begins_with_the_first_batch_and_ends_with
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("reader")]
 
 
-def test_what_is_augmented_is_read_by_processes_from_a_cache_too(tiny_corpus: Path, tmp_path: Path) -> None:
-    data = assembled(tiny_corpus, "cache=pcm", f"cache.root={tmp_path}", "augment=speed", "workers=2")
-    assert data.train_dataloader().num_workers == 2
-    assert data.val_dataloader()[0].num_workers == 0
-
-
 def test_a_failure_comes_where_its_batch_would(tiny_corpus: Path) -> None:
     """The thread is two batches ahead: those before the one that fails are trained on."""
 
@@ -181,9 +175,7 @@ class Failing:
         raise UsageError(f"cannot read audio {utterance.audio}: damaged")
 
 
-@pytest.mark.parametrize(
-    ("workers", "dies", "decodes"), [(0, False, True), (1, False, False), (2, False, True), (2, True, True)]
-)
+@pytest.mark.parametrize(("workers", "dies", "decodes"), [(0, False, True), (1, False, False), (2, True, True)])
 def test_the_utterance_that_ends_a_run_is_named(tiny_corpus: Path, workers: int, dies: bool, decodes: bool) -> None:
     cfg = compose("width=8", "layers=1", "gpus=0", "max_epochs=1", *tiny_overrides(tiny_corpus), f"workers={workers}")
     task, data = assemble(cfg, build(cfg.data))

@@ -2,7 +2,6 @@
 
 import gzip
 import json
-import multiprocessing
 import os
 import shutil
 import unicodedata
@@ -17,7 +16,7 @@ import soundfile
 
 from asr_ablations.components.data.librispeech import LibriSpeech
 from asr_ablations.config.build import build
-from asr_ablations.data import audio, index
+from asr_ablations.data import audio
 from asr_ablations.data.alphabet import Letters
 from asr_ablations.data.corpus import Corpus, name_paths, text_of
 from asr_ablations.data.description import content_hash, describe_set
@@ -52,28 +51,6 @@ def tone(path: Path, seconds: float = 1.0, silent: bool = False) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     soundfile.write(path, (not silent) * 0.3 * np.sin(np.arange(round(16000 * seconds)) / 7), 16000)
     return path
-
-
-def test_an4_through_a_manifest_is_an4(an4: dict[str, list[Utterance]], tmp_path: Path) -> None:
-    for name, utterances in an4.items():
-        lines = [{"audio_filepath": str(u.audio), "text": u.text.upper(), "speaker": u.speaker} for u in utterances]
-        write_manifest(tmp_path / f"{name}.jsonl", lines)
-    corpus = manifest(tmp_path)
-    corpus.prepare()
-    assert (corpus.train, corpus.validation, corpus.test) == (["train"], ["dev"], ["test"])
-    assert {name: corpus.read(name) for name in an4} == an4
-
-
-def test_an4_through_kaldi_directories_is_an4(an4: dict[str, list[Utterance]], tmp_path: Path) -> None:
-    for name, utterances in an4.items():
-        folder = tmp_path / "data" / name
-        folder.mkdir(parents=True)
-        (folder / "wav.scp").write_text("".join(f"{u.id} {u.audio}\n" for u in utterances))
-        (folder / "text").write_text("".join(f"{u.id} {u.text.upper()}\n" for u in utterances))
-        (folder / "utt2spk").write_text("".join(f"{u.id}\t{u.speaker}\n" for u in utterances))
-    corpus = kaldi(tmp_path)
-    corpus.prepare()
-    assert {name: corpus.read(name) for name in an4} == an4
 
 
 def test_segments_lie_within_their_recording(tmp_path: Path) -> None:
@@ -163,19 +140,15 @@ def test_a_unit_above_speakers_is_read_written_and_part_of_the_content(tmp_path:
     ("line", "fault"),
     [
         ("{audio", "not JSON"), ("[1, 2]", "not JSON: expected an object"),
-        ('"text"', "not JSON: expected an object"), ({"text": "a"}, "no audio_filepath"),
-        ({"audio_filepath": 3, "text": "a"}, "no audio_filepath"), ({"audio_filepath": "a.wav"}, "no text"),
+        ({"text": "a"}, "no audio_filepath"),
         ({"audio_filepath": "a.wav", "text": None}, "no text"),
         ({"audio_filepath": "a.wav", "text": "a", "offset": -1}, "wrong offset"),
         ({"audio_filepath": "a.wav", "text": "a", "duration": "1 s"}, "wrong duration"),
         ('{"audio_filepath": "a.wav", "text": "a", "duration": NaN}', "wrong duration"),
-        ({"audio_filepath": "a.wav", "text": "a", "duration": True}, "wrong duration"),
         ('{"audio_filepath": "a.wav", "text": "a", "offset": 1' + "0" * 400 + "}", "wrong offset"),
         ("[" * 100_000, "not JSON"),
         ({"audio_filepath": "~nobody-of-this-name/a.wav", "text": "a"}, "missing file"),
         (r'{"audio_filepath": "a.wav", "text": "a", "id": "\ud800"}', "wrong id"),
-        (r'{"audio_filepath": "a.wav", "text": "a", "speaker": "a\u0000"}', "wrong speaker"),
-        ({"audio_filepath": "/", "text": "a"}, "missing file"),
     ],
 )  # fmt: skip
 def test_a_wrong_line_is_named_by_its_number(tmp_path: Path, line: dict[str, Any] | str, fault: str) -> None:
@@ -195,12 +168,6 @@ def test_a_separator_of_lines_within_a_text_ends_no_line(tmp_path: Path) -> None
     text = "".join(f"{json.dumps(line, ensure_ascii=False)}\n" for line in lines)
     (tmp_path / "train.jsonl").write_text(text.replace("\\u000b", "\x0b").replace("\\f", "\x0c"), encoding="utf-8")
     assert [u.fault.partition(":")[0] for u in manifest(tmp_path).read("train")] == ["", "", "", "not JSON", "not JSON"]
-
-
-def test_a_path_with_a_nul_is_a_wrong_one(tmp_path: Path) -> None:
-    tone(tmp_path / "a.wav")
-    write_manifest(tmp_path / "train.jsonl", [{"audio_filepath": name, "text": "a"} for name in ("a.wav", "a\0.wav")])
-    assert [u.fault.partition(":")[0] for u in manifest(tmp_path).read("train")] == ["", "wrong audio_filepath"]
 
 
 @pytest.mark.parametrize(("offset", "duration", "fault"), [
@@ -232,7 +199,6 @@ def test_a_command_in_wav_scp_is_refused_and_not_run(tmp_path: Path) -> None:
     [
         ("text", "a ONE\na TWO\n", "text:2: duplicate id a"),
         ("segments", "a-1 a 0.5\n", "segments:1: .*expected utterance, recording, start, end"),
-        ("segments", "a-1 a 0 1 2 3\n", "segments:1: .*expected utterance, recording, start, end"),
         ("segments", "a-1 a x y\n", "segments:1: .*expected utterance, recording, start, end"),
         ("wav.scp", "", "no utterances"),
     ],
@@ -282,17 +248,10 @@ def test_a_manifest_that_is_a_pipe_is_refused(tmp_path: Path) -> None:
         text_of(tmp_path / "train.json")
 
 
-def test_a_manifest_that_is_a_device_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "train.json").symlink_to("/dev/zero")
-    with pytest.raises(UsageError, match=r"train\.json: it is not a regular file"):
-        text_of(tmp_path / "train.json")
-
-
 Form = Literal["NFC", "NFD"]
 
 
-@pytest.mark.parametrize("on_disk", ["NFC", "NFD"])
-@pytest.mark.parametrize("written", ["NFC", "NFD"])
+@pytest.mark.parametrize(("on_disk", "written"), [("NFC", "NFD"), ("NFD", "NFC")])
 @pytest.mark.parametrize("kind", ["manifest", "named", "kaldi", "segments", "librispeech", "mls"])
 def test_texts_ids_and_speakers_are_composed_and_files_found(
     kind: str, on_disk: Form, written: Form, tmp_path: Path
@@ -328,7 +287,7 @@ def test_texts_ids_and_speakers_are_composed_and_files_found(
     assert (utterance.text, utterance.fault, utterance.audio) == ("żółć'", "", path)
 
 
-@pytest.mark.parametrize("name", ["manifest", "kaldi", "librispeech", "mls", "speechocean762"])
+@pytest.mark.parametrize("name", ["manifest", "kaldi", "librispeech", "mls"])
 def test_the_language_of_the_texts_decides_their_case(name: str, tmp_path: Path) -> None:
     lines = {
         "manifest": {"dev.jsonl": '{"audio_filepath": "a.wav", "text": "IŞIK İZ"}'},
@@ -339,10 +298,9 @@ def test_the_language_of_the_texts_decides_their_case(name: str, tmp_path: Path)
         (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / file).write_text(content, encoding="utf-8")
     split = "dev.jsonl" if name == "manifest" else "dev"
-    options = {"held_out": None} if name == "speechocean762" else {}
     roles = dict.fromkeys(("train", "validation", "test"), split)
     for language, text in (("tr", "ışık iz"), ("en", "işik iz")):
-        corpus = component("data", name, root=str(tmp_path), language=language, **roles, **options)
+        corpus = component("data", name, root=str(tmp_path), language=language, **roles)
         assert [corpus.normalised(utterance.text) for utterance in corpus.find("dev")] == [text]
 
 
@@ -366,9 +324,6 @@ def test_a_missing_manifest_is_named(tmp_path: Path) -> None:
         manifest(tmp_path).prepare()
     with pytest.raises(UsageError, match="no utterances in"):
         manifest(tmp_path).read("train")
-
-
-FORK = multiprocessing.get_context("fork")
 
 
 @pytest.fixture
@@ -432,19 +387,6 @@ def test_what_is_known_of_audio_serves_every_split_of_the_corpus(indexed_root: P
     assert (count(fold=1, folds=2), work.files) == (12, 13)
 
 
-def test_another_reader_of_audio_reads_all_anew(
-    indexed_root: Path, work: Work, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    count = len(read(indexed_root))
-    monkeypatch.setattr(index, "hash_reader", lambda reader: "another version")
-    read(indexed_root)
-    assert (work.texts, work.files) == (2, count), "another reader of texts"
-    monkeypatch.setattr(audio, "hash_reader", lambda: "another version")
-    monkeypatch.setattr(index, "hash_reader", lambda reader: "a third version")
-    read(indexed_root)
-    assert (work.texts, work.files) == (3, 2 * count)
-
-
 def _append(path: Path, text: str) -> None:
     path.write_bytes(path.read_bytes() + text.encode())
 
@@ -455,7 +397,6 @@ def _first(indexed_root: Path, pattern: str) -> Path:
 
 CHANGES: dict[str, Callable[[Path], Any]] = {
     "audio is touched": lambda indexed_root: os.utime(_first(indexed_root, "*.flac"), ns=(1, 1)),
-    "audio of another size": lambda indexed_root: _append(_first(indexed_root, "*.flac"), "x"),
     "audio is gone": lambda indexed_root: _first(indexed_root, "*.flac").unlink(),
     "audio without a text": lambda indexed_root: shutil.copy(
         _first(indexed_root, "*.flac"), _first(indexed_root, "*.flac").with_stem("new")
@@ -475,16 +416,13 @@ def test_whatever_changes_is_read_anew(indexed_root: Path, work: Work, change: s
     assert (after == before) == (change in ("audio is touched", "another text", "another speaker"))
 
 
-@pytest.mark.parametrize("damage", ["flipped", "short", "empty", "gone"])
+@pytest.mark.parametrize("damage", ["flipped", "short"])
 def test_a_damaged_index_is_made_again(indexed_root: Path, work: Work, damage: str) -> None:
     before = read(indexed_root)
     (path,) = indexed_root.parent.glob("memory/*/*.npz")
     content = bytearray(path.read_bytes())
     content[content.index(bytes(str(before[0].audio), "utf-8"))] ^= 1
-    if damage == "gone":
-        path.unlink()
-    else:
-        path.write_bytes({"flipped": content, "short": content[: len(content) // 2], "empty": b""}[damage])
+    path.write_bytes(content if damage == "flipped" else content[: len(content) // 2])
     assert read(indexed_root) == before
     assert work.texts == 2
     assert read(indexed_root) == before
@@ -501,27 +439,6 @@ def test_a_class_that_may_read_more_than_is_noted_is_read_always(indexed_root: P
         corpus.__class__ = Own
         assert len(corpus.read("train")) == 1
     assert (work.texts, work.files) == (2, 1), "what is known of its audio is kept"
-
-
-def test_what_was_decoded_before_an_interruption_is_not_decoded_again(
-    indexed_root: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    decoded: list[str] = []
-
-    def decode(utterance: Utterance) -> str:
-        if len(decoded) == 3:
-            raise KeyboardInterrupt
-        decoded.append(utterance.id)
-        return "silent audio: all 0" if len(decoded) == 2 else ""
-
-    monkeypatch.setattr(index, "in_threads", lambda work, items, title: ([work(item)] for item in items))
-    monkeypatch.setattr(index, "_find_fault", decode)
-    with pytest.raises(KeyboardInterrupt):
-        read(indexed_root, thorough=True)
-    monkeypatch.setattr(index, "_find_fault", lambda utterance: decoded.append(utterance.id) or "")
-    after = read(indexed_root, thorough=True)
-    assert decoded == [u.id for u in after]
-    assert [u.fault for u in after] == ["silent audio: all 0" if row == 1 else "" for row in range(len(after))]
 
 
 def test_what_another_split_knows_of_an_older_state_of_a_file_is_not_believed(folder_of_splits: Path) -> None:
@@ -548,33 +465,3 @@ def folder_of_splits(tmp_path: Path) -> Path:
     for name in ("train", "test"):
         write_manifest(tmp_path / f"{name}.jsonl", [{"audio_filepath": "a.wav", "text": "a"}])
     return tmp_path
-
-
-def read_slowly(indexed_root: Path, begun: Any, go_on: Any, listings: Any) -> None:
-    find = LibriSpeech.find
-
-    def slow(corpus: LibriSpeech, split: str) -> list[Utterance]:
-        begun.set()
-        go_on.wait(60)
-        with listings.get_lock():
-            listings.value += 1
-        return find(corpus, split)
-
-    slow.options = find.options  # type: ignore[attr-defined]
-    LibriSpeech.find = slow  # type: ignore[method-assign]
-    assert len(read(indexed_root)) > 1
-
-
-def test_of_two_ranks_one_reads_and_the_other_waits_for_it(indexed_root: Path) -> None:
-    begun, go_on, listings = FORK.Event(), FORK.Event(), FORK.Value("i", 0)
-    ranks = [FORK.Process(target=read_slowly, args=(indexed_root, begun, go_on, listings)) for _ in range(2)]
-    ranks[0].start()
-    assert begun.wait(60)
-    ranks[1].start()
-    ranks[1].join(0.5)
-    assert ranks[1].is_alive(), "it waits for the first"
-    go_on.set()
-    for process in ranks:
-        process.join(60)
-    assert [process.exitcode for process in ranks] == [0, 0]
-    assert listings.value == 1

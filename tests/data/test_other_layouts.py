@@ -1,6 +1,5 @@
 """Corpora in layouts that other projects define: read as they are, and wrong ones told in one line."""
 
-import csv
 import gzip
 import json
 from collections.abc import Callable
@@ -13,12 +12,10 @@ import pytest
 import soundfile
 
 from asr_ablations.commands.prepare_corpus import prepare
-from asr_ablations.comparison.folders import compare_folders
 from asr_ablations.components.data.librispeech import list_folder
 from asr_ablations.config.build import build
 from asr_ablations.data import audio
 from asr_ablations.data.utterances import Utterance
-from asr_verdicts.design import Options
 from asr_verdicts.errors import UsageError
 from tests.helpers.layouts import (
     ROLES,
@@ -91,41 +88,34 @@ LAYOUTS: dict[str, Callable[[Path, Path], list[str]]] = {
 """Each writes the tones in a layout under a root, and returns the overrides that read them."""
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", LAYOUTS)
-def test_a_layout_is_prepared_trained_on_and_compared(
-    name: str, tiny_corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def test_audio_in_tables_is_prepared_and_trained_on(
+    tiny_corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The losses are those of the same tones in LibriSpeech's layout, to the last digit."""
-    layout = [*LAYOUTS[name](tmp_path / "root", tiny_corpus), f"data.root={tmp_path / 'root'}", *SMALL]
-    prepare(compose(*layout))
+    layout = [*write_shards(tmp_path / "root", tiny_corpus), f"data.root={tmp_path / 'root'}", "cache=pcm"]
+    prepare(compose(*layout, *SMALL))
     assert "fingerprint" in capsys.readouterr().out
     runs = [
-        train(compose(*layout, *more, f"outputs={tmp_path / 'outputs'}"))
-        for more in (["rnn=lstm"], ["rnn=gru"], ["rnn=lstm", "cache=none"])
+        train(compose(*words, *SMALL, f"outputs={tmp_path / name}"))
+        for name, words in (("parquet", layout), ("tones", tiny_overrides(tiny_corpus)))
     ]
-    tones = train(compose(*tiny_overrides(tiny_corpus), *SMALL, "rnn=lstm", f"outputs={tmp_path / 'tones'}"))
-    assert {results(run)["losses"] for run in (runs[0], runs[2])} == {results(tones)["losses"]}
-    columns = ("set", "id", "speaker", "reference", "hypothesis", "duration")
-    assert spoken(runs[0], columns) == spoken(tones, columns)
-    comparison = compare_folders(runs[:2], Options())
-    assert {arm.name for arm in comparison.arms} == {"rnn=lstm", "rnn=gru"}
-    assert len(comparison.verdicts) == 1
-
-
-def spoken(folder: Path, columns: tuple[str, ...]) -> list[tuple[str, ...]]:
-    with (folder / "utterances.csv").open() as file:
-        return sorted(tuple(row[column] for column in columns) for row in csv.DictReader(file))
+    one, other = map(results, runs)
+    assert one["losses"] == other["losses"]
+    assert one["summary"]["sets"] == other["summary"]["sets"]
 
 
 @pytest.mark.parametrize("name", LAYOUTS)
-def test_subsets_are_drawn_by_speaker_and_faults_are_left_out(name: str, tiny_corpus: Path, tmp_path: Path) -> None:
+def test_a_layout_is_read_as_librispeechs_and_subsets_are_drawn_by_speaker(
+    name: str, tiny_corpus: Path, tmp_path: Path
+) -> None:
     layout = [*LAYOUTS[name](tmp_path, tiny_corpus), f"data.root={tmp_path}", "data.subset={hours: 0.0006, seed: 0}"]
     corpus = build_corpus(layout)
     assert 0 < len(corpus.read_set("train")) < len(corpus.read("train")) == 10
     assert len({u.speaker for u in corpus.read("train")}) == 2
     assert [*corpus.read_set("dev")] == [*corpus.read("dev")]
-    assert not any(u.fault for u in corpus.read("train"))
+    expected = [(u.id, u.speaker, u.text.casefold(), u.duration, u.content, "") for u in tones(tiny_corpus)]
+    result = [(u.id, u.speaker, u.text.strip("."), u.duration, u.content, u.fault) for u in corpus.read("train")]
+    assert result == expected
     assert corpus.read("train")[0].text.islower()
     assert build_corpus([*layout, "data.normalise=none"]).read("train")[0].text.isupper()
 
@@ -204,11 +194,6 @@ def test_a_wrong_line_of_common_voice_is_a_fault(tmp_path: Path, line: str, faul
     assert "\n" not in bad.fault
 
 
-def test_a_missing_table_names_the_command(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"train\.tsv is missing: expected a table of Common Voice.*data=common_voice"):
-        component("data", "common_voice", root=str(tmp_path)).prepare()
-
-
 def lhotse(root: Path, *cuts: dict[str, Any] | str, **options: Any) -> Any:
     lines = "".join(f"{cut if isinstance(cut, str) else json.dumps(cut)}\n" for cut in cuts)
     (root / "train.jsonl.gz").write_bytes(gzip.compress(lines.encode(), mtime=0))
@@ -268,17 +253,14 @@ def test_without_speakers_a_recordings_cuts_are_one_unit(tmp_path: Path) -> None
 FAULTY_CUTS: list[tuple[dict[str, Any], str]] = [
     ({"type": "MixedCut"}, "wrong type of cut: expected MonoCut, found MixedCut"),
     ({"recording": None}, "no recording: the cut has only features"),
-    ({"supervisions": []}, "wrong number of supervisions: expected 1 (trim_to_supervisions), found 0"),
     ({"supervisions": [{}, {}]}, "wrong number of supervisions: expected 1 (trim_to_supervisions), found 2"),
     ({"recording.sources.0.type": "command"}, "wrong source: expected a file, found command"),
-    ({"recording.sources.0.source": "calls/no.wav"}, "missing file: "),
     ({"recording.transforms": [{"name": "Speed", "kwargs": {"factor": 0.9}}]}, "transformed recording: Speed"),
     ({"supervisions.0.text": None}, "no text: expected a string, found None"),
     ({"start": -1.0}, "wrong times: expected start and duration in seconds, found -1.0 and 3.0"),
     ({"start": 2.0}, "beyond the end: "),
     ({"channel": 7}, "wrong channel: the recording has no channel 7"),
     ({"recording": {"id": "call"}}, "not a valid Lhotse cut: KeyError: 'sources'"),
-    ({"supervisions.0.text": "a\0"}, "wrong characters: contains NUL"),
 ]
 
 
@@ -290,19 +272,11 @@ def test_a_cut_that_cannot_be_used_is_a_fault(tmp_path: Path, changes: dict[str,
     assert "\n" not in bad.fault
 
 
-def test_lines_that_are_no_cuts_are_faults(tmp_path: Path) -> None:
-    manifest = {"audio_filepath": "calls/call.wav", "text": "one"}
-    bad = read(lhotse(tmp_path, "{cut", "[1]", manifest))
-    assert [u.fault.partition(":")[0] for u in bad] == ["not JSON", "wrong type of cut", "wrong type of cut"]
-    assert [u.id for u in bad] == [f"train.jsonl.gz:{number}" for number in (1, 2, 3)]
-
-
 @pytest.mark.parametrize(
     ("content", "message"),
     [
         (b"no gzip", "cannot read .*train.jsonl.gz: Not a gzipped file"),
         (gzip.compress(b"{}" * 900, mtime=0)[:20], "cannot read .*train.jsonl.gz: Compressed file ended"),
-        (gzip.compress(b"", mtime=0), "no utterances in .*train.jsonl.gz"),
         (gzip.compress(b"\xff\xfa", mtime=0), "train.jsonl.gz:1: byte 1 is not UTF-8"),
     ],
 )
@@ -383,18 +357,6 @@ def lose_a_shard(root: Path, files: list[Utterance]) -> None:
     write_parquet(root / "data" / "train-00000-of-00002.parquet", files)
 
 
-def write_numbers(root: Path, files: list[Utterance]) -> None:
-    from pyarrow import Table, parquet
-
-    parquet.write_table(Table.from_pydict({"audio": [1.0], "text": ["one"]}), root / "train.parquet")
-
-
-def truncate_arrow(root: Path, files: list[Utterance]) -> None:
-    save_to_disk(root / "train", files)
-    (table,) = (root / "train").glob("*.arrow")
-    table.write_bytes(table.read_bytes()[:3000])
-
-
 def select_rows(root: Path, files: list[Utterance]) -> None:
     save_to_disk(root / "train", files)
     state = json.loads((root / "train" / "state.json").read_text())
@@ -415,16 +377,10 @@ BAD_FOLDERS: list[tuple[Callable[[Path, list[Utterance]], None], dict[str, Any],
     (lose_a_shard, {}, "data: 1 of 2 Parquet files of train: expected all"),
     (lambda root, files: write_parquet(root / "train.parquet", files), {"text_column": "sentence"},
      "train.parquet: no column sentence: expected one of audio, speaker_id, text"),
-    (lambda root, files: write_parquet(root / "train.parquet", files), {"speaker_column": "client_id"},
-     "train.parquet: no column client_id: expected one of audio, speaker_id, text"),
-    (write_numbers, {}, "train.parquet: column audio is double: expected structs of bytes and path"),
     (lambda root, files: (root / "train.parquet").write_bytes(b"PAR1"), {}, "cannot read .*train.parquet: "),
-    (truncate_arrow, {}, "cannot read .*data-00000-of-00001.arrow: "),
     (select_rows, {}, "state.json: expected all rows, but indices select some"),
     (write_metadata("state.json", "[]"), {}, "state.json: expected what save_to_disk writes: TypeError"),
     (write_metadata("metadata.csv", "file_name,sentence\na.wav,One\n"), {}, "metadata.csv: no column text: exp"),
-    (write_metadata("metadata.csv", ""), {}, "no utterances in .*train"),
-    (write_metadata("metadata.csv", "file,text\na.wav,One,1\n"), {}, "metadata.csv: no column file_name: expected one"),
     (write_metadata("metadata.jsonl", "[1]\n"), {}, "metadata.jsonl: expected a table with a header, or JSON "),
 ]  # fmt: skip
 
@@ -463,17 +419,7 @@ def test_rows_that_cannot_be_used_are_faults(tiny_corpus: Path, tmp_path: Path) 
     assert not any("\n" in u.fault for u in utterances)
 
 
-def test_without_pyarrow_tables_name_the_extra(
-    tiny_corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    write_parquet(tmp_path / "train.parquet", list_folder(tiny_corpus / "train"))
-    monkeypatch.setattr("asr_ablations.tools.errors.find_spec", lambda name: None)
-    with pytest.raises(UsageError, match="needs pyarrow; make install EXTRAS=parquet") as error:
-        read(huggingface(tmp_path))
-    assert "\n" not in str(error.value)
-
-
-@pytest.mark.parametrize(("key", "value"), [("text_column", None), ("audio_column", 3), ("speaker_column", "")])
+@pytest.mark.parametrize(("key", "value"), [("text_column", None), ("speaker_column", "")])
 def test_wrong_columns_are_named_by_their_key(key: str, value: Any, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=f"^data.{key}=.*: expected the name of a column"):
         huggingface(tmp_path, **{key: value})

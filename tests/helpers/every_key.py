@@ -176,7 +176,7 @@ def _key_of(override: str) -> str:
 
 def chosen() -> dict[str, str]:
     """The groups that conf/config.yaml chooses from, with the choice that knobs are turned in."""
-    return {group: BASE.get(group, name) for group, name in defaults().items()}
+    return {**{group: BASE.get(group, name) for group, name in defaults().items()}, "callbacks": "none"}
 
 
 @functools.cache
@@ -200,7 +200,8 @@ def _leaves(option: str) -> list[str]:
 def _package(option: str) -> str:
     """What the composed config puts before the keys of an option's file."""
     everywhere = not option or GLOBAL in yaml_of(option).read_text(encoding="utf-8")
-    return "" if everywhere else f"{option.partition('=')[0]}."
+    group, _, name = option.partition("=")
+    return "" if everywhere else f"{group}.{name}." if group == "callbacks" else f"{group}."
 
 
 def _besides(option: str) -> list[str]:

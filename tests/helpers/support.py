@@ -66,7 +66,7 @@ def _apart(overrides: tuple[str, ...]) -> tuple[tuple[str, ...], dict[str, str]]
     rest, nodes = [], {}
     for override, key in zip(overrides, keys, strict=True):
         group, _, name = override.partition("=")
-        text = _file_of(group, name) if group in groups() and keys.count(key) == 1 else None
+        text = _file_of(group, name) if group in groups() and group != "callbacks" and keys.count(key) == 1 else None
         if text is None:
             rest.append(override)
         else:

@@ -45,6 +45,9 @@ def members(archive: Path) -> dict[str, str]:
 def test_a_sweep_says_the_same_from_its_archive(sweep: Path, tmp_path: Path) -> None:
     archive = keep(sweep, tmp_path / "records")
     assert archive == tmp_path / "records" / "sweep.tar.xz"
+    again = keep(sweep, tmp_path / "again")
+    assert again is not None
+    assert archive.read_bytes() == again.read_bytes(), "the same results are the same bytes"
     (unpacked,) = unpack([archive], tmp_path / "elsewhere")
     before = said(sweep)
     assert "Verdicts" in before
@@ -69,13 +72,6 @@ def test_neither_weights_nor_paths_of_the_machine_are_in_it(sweep: Path, tmp_pat
     assert str(Path.home()) + "/" not in text
     assert '"host"' not in text
     assert "<folder>" in files[f"sweep/{run.name}/environment.json"]
-
-
-def test_the_same_results_are_the_same_bytes(sweep: Path, tmp_path: Path) -> None:
-    first, second = keep(sweep, tmp_path / "a"), keep(sweep, tmp_path / "b")
-    assert first is not None
-    assert second is not None
-    assert first.read_bytes() == second.read_bytes()
 
 
 def test_a_record_with_more_runs_stays(sweep: Path, tmp_path: Path) -> None:
@@ -119,78 +115,7 @@ def test_what_is_there_already_stays(sweep: Path, tmp_path: Path) -> None:
     assert {path: path.read_bytes() for path in sweep.rglob("*") if path.is_file()} == before
 
 
-def _file(name: str) -> tarfile.TarInfo:
-    return tarfile.TarInfo(name)
-
-
-def _link(name: str, target: str, kind: bytes = tarfile.SYMTYPE) -> tarfile.TarInfo:
-    member = tarfile.TarInfo(name)
-    member.type, member.linkname = kind, target
-    return member
-
-
-@pytest.mark.parametrize(
-    "members",
-    [
-        [_file("../x/y")], [_file("/etc/x")], [_file("a/../../y")], [_link("a/b", "/etc/passwd")],
-        [_link("a/b", "../../x")], [_link("a/b", "../../x", tarfile.LNKTYPE)], [_link("a/b", "../.."), _file("a/b/y")],
-        [_link("a/b", "", tarfile.FIFOTYPE)],
-    ],
-)  # fmt: skip
-def test_an_archive_writes_nowhere_else(members: list[tarfile.TarInfo], tmp_path: Path) -> None:
-    archive, folder = tmp_path / "bad.tar.xz", tmp_path / "elsewhere"
-    with tarfile.open(archive, "w:xz") as tar:
-        for member in members:
-            tar.addfile(member)
-    with suppress(tarfile.TarError):
-        unpack([archive], folder)
-    assert {path.name for path in tmp_path.iterdir()} <= {archive.name, folder.name}
-    assert all(path.resolve().is_relative_to(folder) and not path.is_fifo() for path in folder.rglob("*"))
-
-
-def test_the_hash_of_runs_has_sixteen_digits_and_no_order() -> None:
-    assert evidence(["a", "b"]) == evidence(iter(["b", "a"])) != evidence(["a", "bb"])
-    assert len(evidence([])) == 16
-
-
 LOOK = Look("2026-01-01T00:00:00+00:00", {"lstm": 3, "gru": 2}, evidence(["a", "b"]), True, "lstm", "wer", "test", "t")
-
-
-def launch(arms: list[str], search: bool) -> dict[str, object]:
-    return {"started": "2026-01-01T00:00:00+00:00", "command": ["train.py"], "arms": arms, "search": search}
-
-
-@pytest.mark.parametrize(
-    ("launches", "expected"),
-    [
-        ([launch(["a", "b"], search=False), launch(["c"], search=False)], {"a", "b"}),
-        ([launch(["a"], search=True), launch(["b"], search=False)], None),
-        ([], None),
-        ([{"arms": ["a"]}], None),
-        ("damaged", None),
-    ],
-)
-def test_the_first_launch_is_what_was_declared(launches: object, expected: set[str] | None, tmp_path: Path) -> None:
-    write_json(tmp_path / "sweep.json", {"launches": launches, "arms": []})
-    assert declared(tmp_path) == expected
-
-
-def test_without_a_manifest_nothing_was_declared(tmp_path: Path) -> None:
-    assert declared(tmp_path) is None
-
-
-def test_looks_are_kept_in_their_order(tmp_path: Path) -> None:
-    later = replace(LOOK, runs=evidence(["a", "b", "c"]), arms={"lstm": 3, "gru": 3})
-    assert looks(tmp_path) == []
-    assert [record_look(tmp_path, look) for look in (LOOK, later)] == [None, None]
-    assert looks(tmp_path) == [LOOK, later]
-
-
-def test_the_same_question_to_the_same_evidence_is_one_look(tmp_path: Path) -> None:
-    other_question = replace(LOOK, baseline="gru")
-    for look in (LOOK, replace(LOOK, when="2026-02-02T00:00:00+00:00"), other_question):
-        assert record_look(tmp_path, look) is None
-    assert looks(tmp_path) == [LOOK, other_question]
 
 
 def test_evidence_is_the_set_of_runs() -> None:
@@ -218,42 +143,6 @@ def test_a_folder_that_cannot_be_written_is_a_warning(tmp_path: Path) -> None:
     assert "File exists" in warning
 
 
-@pytest.mark.parametrize("text", ["{", "[]", '{"looks": [{"when": "now"}]}', '{"looks": 3}'])
-def test_a_damaged_history_is_no_empty_one(text: str, tmp_path: Path) -> None:
-    (tmp_path / "looks.json").write_text(text)
-    with pytest.raises(UnreadableFileError):
-        looks(tmp_path)
-    assert "not recorded" in str(record_look(tmp_path, LOOK))
-    assert (tmp_path / "looks.json").read_text() == text
-
-
-MATRIX = """\
-\t\x1b[4mGPU0\tGPU1\tGPU2\tGPU3\tNIC0\tCPU Affinity\tNUMA Affinity\tGPU NUMA ID\x1b[0m
-GPU0\t X \tNV2\tPHB\tSYS\tPIX\t0-19,40-59\t0\t\tN/A
-GPU1\tNV2\t X \tSYS\tNV1\tNODE\t0-19,40-59\t0\t\tN/A
-GPU2\tPHB\tSYS\t X \tNV2\tSYS\t20-39,60-79\t1\t\tN/A
-GPU3\tSYS\tNV1\tNV2\t X \tSYS\t20-39,60-79\t1\t\tN/A
-NIC0\tPIX\tNODE\tSYS\tSYS\t X \t\t\t\t
-
-Legend:
-
-  X    = Self
-  NV#  = Connection traversing a bonded set of # NVLinks
-
-NIC Legend:
-
-  NIC0: mlx5_0
-"""
-
-
-def test_every_pair_has_its_link() -> None:
-    assert links(MATRIX) == {
-        "GPU0-GPU1": "NV2", "GPU0-GPU2": "PHB", "GPU0-GPU3": "SYS",
-        "GPU1-GPU2": "SYS", "GPU1-GPU3": "NV1",
-        "GPU2-GPU3": "NV2",
-    }  # fmt: skip
-
-
 def test_two_digits_are_no_other_gpu() -> None:
     """Of eleven GPUs: GPU1 and GPU10 are two."""
     names = [f"GPU{number}" for number in range(11)]
@@ -261,13 +150,6 @@ def test_two_digits_are_no_other_gpu() -> None:
     pairs = links("\n".join(["\t" + "\t".join(names), *rows]))
     assert len(pairs) == 11 * 10 // 2
     assert (pairs["GPU0-GPU1"], pairs["GPU1-GPU10"]) == ("NV8", "NV9")
-
-
-@pytest.mark.parametrize(
-    "answer", ["", "\tGPU0\tCPU Affinity\tNUMA Affinity\nGPU0\t X \t0-15\t0\n", "Unable to determine topology\n"]
-)
-def test_where_there_is_no_pair_there_is_no_link(answer: str) -> None:
-    assert links(answer) == {}
 
 
 def test_a_bus_has_generation_width_and_address() -> None:
@@ -284,3 +166,72 @@ def test_a_machine_whose_tool_fails_shows_nothing(tmp_path: Path, monkeypatch: p
     assert topology() == ([], {})
     tool.unlink()
     assert topology() == ([], {})
+
+
+def test_the_first_launch_is_what_was_declared(tmp_path: Path) -> None:
+    def launch(arms: list[str], search: bool) -> dict[str, object]:
+        return {"started": "2026-01-01T00:00:00+00:00", "command": ["train.py"], "arms": arms, "search": search}
+
+    assert declared(tmp_path) is None
+    cases: list[tuple[object, set[str] | None]] = [
+        ([launch(["a", "b"], search=False), launch(["c"], search=False)], {"a", "b"}),
+        ([launch(["a"], search=True), launch(["b"], search=False)], None),
+        ([], None), ([{"arms": ["a"]}], None), ("damaged", None),
+    ]  # fmt: skip
+    for launches, expected in cases:
+        write_json(tmp_path / "sweep.json", {"launches": launches, "arms": []})
+        assert declared(tmp_path) == expected
+
+
+def test_an_archive_writes_nowhere_else(tmp_path: Path) -> None:
+    def member(name: str, target: str | None = None, kind: bytes = tarfile.SYMTYPE) -> tarfile.TarInfo:
+        made = tarfile.TarInfo(name)
+        if target is not None:
+            made.type, made.linkname = kind, target
+        return made
+
+    hostile = [
+        [member("../x/y")], [member("/etc/x")], [member("a/../../y")], [member("a/b", "/etc/passwd")],
+        [member("a/b", "../../x")], [member("a/b", "../../x", tarfile.LNKTYPE)],
+        [member("a/b", "../.."), member("a/b/y")], [member("a/b", "", tarfile.FIFOTYPE)],
+    ]  # fmt: skip
+    for number, members in enumerate(hostile):
+        home = tmp_path / f"{number}"
+        home.mkdir()
+        archive, folder = home / "bad.tar.xz", home / "elsewhere"
+        with tarfile.open(archive, "w:xz") as tar:
+            for each in members:
+                tar.addfile(each)
+        with suppress(tarfile.TarError):
+            unpack([archive], folder)
+        assert {path.name for path in home.iterdir()} <= {archive.name, folder.name}
+        assert all(path.resolve().is_relative_to(folder) and not path.is_fifo() for path in folder.rglob("*"))
+    assert {path.name for path in tmp_path.iterdir()} == {f"{number}" for number in range(len(hostile))}
+
+
+def test_looks_are_kept_in_their_order_and_the_same_question_to_the_same_evidence_is_one(tmp_path: Path) -> None:
+    later = replace(LOOK, runs=evidence(["a", "b", "c"]), arms={"lstm": 3, "gru": 3})
+    other_question = replace(LOOK, baseline="gru")
+    assert looks(tmp_path) == []
+    for look in (LOOK, later, replace(LOOK, when="2026-02-02T00:00:00+00:00"), other_question):
+        assert record_look(tmp_path, look) is None
+    assert looks(tmp_path) == [LOOK, later, other_question]
+    for text in ("{", "[]", '{"looks": [{"when": "now"}]}', '{"looks": 3}'):  # a damaged history is no empty one
+        (tmp_path / "looks.json").write_text(text)
+        with pytest.raises(UnreadableFileError):
+            looks(tmp_path)
+        assert "not recorded" in str(record_look(tmp_path, LOOK))
+        assert (tmp_path / "looks.json").read_text() == text
+
+
+def test_every_pair_of_gpus_has_its_link() -> None:
+    matrix = (
+        "\t\x1b[4mGPU0\tGPU1\tGPU2\tNIC0\tCPU Affinity\tNUMA Affinity\tGPU NUMA ID\x1b[0m\n"
+        "GPU0\t X \tNV2\tPHB\tPIX\t0-19,40-59\t0\t\tN/A\nGPU1\tNV2\t X \tSYS\tNODE\t0-19,40-59\t0\t\tN/A\n"
+        "GPU2\tPHB\tSYS\t X \tSYS\t20-39,60-79\t1\t\tN/A\nNIC0\tPIX\tNODE\tSYS\t X \t\t\t\t\n"
+        "\nLegend:\n\n  X    = Self\n  NV#  = Connection traversing a bonded set of # NVLinks\n"
+    )
+    assert links(matrix) == {"GPU0-GPU1": "NV2", "GPU0-GPU2": "PHB", "GPU1-GPU2": "SYS"}
+    alone = "\tGPU0\tCPU Affinity\tNUMA Affinity\nGPU0\t X \t0-15\t0\n"
+    for answer in ("", alone, "Unable to determine topology\n"):
+        assert links(answer) == {}

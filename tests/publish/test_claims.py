@@ -31,49 +31,38 @@ def placed(measured: Comparison, low: float, high: float, margin: float = 2.0) -
     return replace(measured.verdicts[0], low=low / 100, high=high / 100, look=look, margin=margin / 100)
 
 
-@pytest.mark.parametrize(
-    ("effects", "low", "high", "outcome"),
-    [
-        ([Effect("worse")], 0.5, 2.6, "agrees"),
-        ([Effect("better")], 0.5, 2.6, "disagrees"),
-        ([Effect("better")], -1.5, 0.3, "cannot tell"),
+def test_agreement_goes_by_the_interval(measured: Comparison) -> None:
+    equivalent, worse, better, sized = (
+        Effect("equivalent"),
+        Effect("worse"),
+        Effect("better"),
+        Effect("worse", (1.4, 2.1)),
+    )
+    for effects, low, high, outcome in (
+        ([worse], 0.5, 2.6, "agrees"), ([better], 0.5, 2.6, "disagrees"), ([better], -1.5, 0.3, "cannot tell"),
         # shown to be worse, and within what would not matter: no contradiction to a source that says equivalent
-        ([Effect("equivalent")], 0.2, 1.9, "agrees"),
-        ([Effect("equivalent")], 0.5, 2.6, "cannot tell"),
-        ([Effect("equivalent")], 2.1, 4.0, "disagrees"),
+        ([equivalent], 0.2, 1.9, "agrees"), ([equivalent], 0.5, 2.6, "cannot tell"),
+        ([equivalent], 2.1, 4.0, "disagrees"),
         # equivalent within the margin, where the source names no amount
-        ([Effect("better")], -1.5, -0.1, "agrees"),
-        ([Effect("better")], -1.0, 1.0, "cannot tell"),
-        ([Effect("equivalent"), Effect("worse")], -1.0, 5.0, "agrees"),
-        ([Effect("equivalent"), Effect("worse")], -5.0, -2.1, "disagrees"),
-        ([Effect("worse", (1.4, 2.1))], 0.5, 1.5, "agrees"),
-        ([Effect("worse", (1.4, 2.1))], 3.0, 9.0, "agrees in sign, not in size"),
-        ([Effect("worse", (1.4, 2.1))], -3.0, -1.0, "disagrees"),
-        ([Effect("better", (1.4, 2.1))], -2.0, -1.5, "agrees"),
-    ],
-)
-def test_agreement_goes_by_the_interval(
-    measured: Comparison, effects: list[Effect], low: float, high: float, outcome: str
-) -> None:
-    assert judge(placed(measured, low, high), effects, measured.arms) == outcome
+        ([better], -1.5, -0.1, "agrees"), ([better], -1.0, 1.0, "cannot tell"),
+        ([equivalent, worse], -1.0, 5.0, "agrees"), ([equivalent, worse], -5.0, -2.1, "disagrees"),
+        ([sized], 0.5, 1.5, "agrees"), ([sized], 3.0, 9.0, "agrees in sign, not in size"),
+        ([sized], -3.0, -1.0, "disagrees"), ([Effect("better", (1.4, 2.1))], -2.0, -1.5, "agrees"),
+    ):  # fmt: skip
+        assert judge(placed(measured, low, high), effects, measured.arms) == outcome
+    unnamed = replace(placed(measured, 0.1, 1.0), margin=None)  # a margin that nobody named decides nothing
+    assert judge(unnamed, [equivalent], measured.arms) == "cannot tell"
+    assert judge(unnamed, [Effect("equivalent", (2, 2))], measured.arms) == "agrees"
 
 
-def test_a_margin_that_nobody_named_decides_nothing(measured: Comparison) -> None:
-    contrast = replace(placed(measured, 0.1, 1.0), margin=None)
-    assert judge(contrast, [Effect("equivalent")], measured.arms) == "cannot tell"
-    assert judge(contrast, [Effect("equivalent", (2, 2))], measured.arms) == "agrees"
-
-
-@pytest.mark.parametrize(("rate", "outcome"), [(0.3, "disagrees"), (0.95, "agrees")])
-def test_a_model_that_learns_refutes_that_it_does_not_however_far_it_is_behind(
-    measured: Comparison, rate: float, outcome: str
-) -> None:
-    contrast = replace(placed(measured, 10, 30), rate=rate)
-    within = replace(contrast, question=replace(contrast.question, kind="simple effect"))
-    both = replace(contrast, question=replace(contrast.question, kind="main effect"))
-    assert judge(contrast, [Effect("not learned")], measured.arms) == outcome
-    assert judge(within, [Effect("not learned")], measured.arms) == outcome
-    assert judge(both, [Effect("not learned")], measured.arms) == "cannot tell"  # a mean of several arms
+def test_a_model_that_learns_refutes_that_it_does_not_however_far_it_is_behind(measured: Comparison) -> None:
+    effects = [Effect("not learned")]
+    for rate, outcome in ((0.3, "disagrees"), (0.95, "agrees")):
+        contrast = replace(placed(measured, 10, 30), rate=rate)
+        within = replace(contrast, question=replace(contrast.question, kind="simple effect"))
+        both = replace(contrast, question=replace(contrast.question, kind="main effect"))
+        assert judge(contrast, effects, measured.arms) == judge(within, effects, measured.arms) == outcome
+        assert judge(both, effects, measured.arms) == "cannot tell"  # a mean of several arms
 
 
 def hold(measured: Comparison, **claim: object) -> tuple[str, str, str]:
@@ -84,26 +73,17 @@ def hold(measured: Comparison, **claim: object) -> tuple[str, str, str]:
     return agreement
 
 
-@pytest.mark.parametrize(
-    ("where", "unmet"),
-    [
-        ({}, ""),
+def test_runs_that_do_not_meet_a_condition_neither_agree_nor_disagree(measured: Comparison) -> None:
+    cases: list[tuple[dict[str, object], str]] = [
+        ({}, ""), ({"max_epochs": {"most": 1000}}, ""), ({"rnn": ["lstm", "gru"]}, ""),
         ({"max_epochs": {"least": 100}}, "max_epochs is {} here, at least 100 there"),
-        ({"max_epochs": {"most": 1000}}, ""),
-        ({"rnn": ["lstm", "gru"]}, ""),
         ({"rnn": "lstm"}, "rnn is gru and lstm here, lstm there"),
         ({"data.words": {"least": 3000}}, "data.words is null here, at least 3000 there"),
-    ],
-)
-def test_runs_that_do_not_meet_a_condition_neither_agree_nor_disagree(
-    measured: Comparison, where: dict[str, object], unmet: str
-) -> None:
-    outcome = "not comparable: the claim is about long trainings" if unmet else "agrees"
-    reason = unmet.format(measured.runs[0].config["max_epochs"])
-    assert hold(measured, about="long trainings", where=where) == ("worse", outcome, reason)
-
-
-def test_a_claim_that_no_run_can_meet_says_why(measured: Comparison) -> None:
+    ]  # fmt: skip
+    for where, unmet in cases:
+        outcome = "not comparable: the claim is about long trainings" if unmet else "agrees"
+        reason = unmet.format(measured.runs[0].config["max_epochs"])
+        assert hold(measured, about="long trainings", where=where) == ("worse", outcome, reason)
     outcome = "not comparable: the claim is about tuned rates"
     assert hold(measured, not_comparable="tuned rates") == ("worse", outcome, "tuned rates")
 
@@ -146,11 +126,6 @@ def test_the_literature_is_held_against_the_measurement(tmp_path: Path) -> None:
     assert not [line for line in turned if "expected" in line], "what is expected is of the declared baseline alone"
 
 
-def test_an_expectation_of_no_question_is_said(measured: Comparison) -> None:
-    line = "ablation.expected: rgu is not a question here; expected one of rnn=gru"
-    assert line in said({"expected": {"rgu": "worse"}}, measured)
-
-
 def test_what_did_nothing_neither_agrees_nor_disagrees_with_the_source(tmp_path: Path) -> None:
     declared = {"factor": "schedule", "baseline": "constant", "expected": {"newbob": "better", "one_cycle": "better"}}
     for schedule, noises, rate in (
@@ -175,20 +150,18 @@ def test_what_did_nothing_neither_agrees_nor_disagrees_with_the_source(tmp_path:
     assert "| cannot tell |" in rows[0]
 
 
-@pytest.mark.parametrize(
-    ("node", "error"),
-    [
+def test_mistakes_are_not_passed_over(measured: Comparison) -> None:
+    where = {"seed": {"atleast": 3}}
+    cases: list[tuple[dict[str, object], str]] = [
         ({"expected": {"gru": "good"}}, "good: expected better, worse, equivalent"),
         ({"expected": {"gru": {"worse": [2, 1]}}}, r"\{'worse': \[2, 1\]\}"),
         ({"expected": {"gru": {"worse": 1, "better": 2}}}, "too many values"),
         ({"claim": {"about": "LibriSpeech"}}, "says"),
         ({"claim": {"says": "yes", "abuot": "?"}}, "abuot"),
-        (
-            {"claim": {"says": "yes", "where": {"seed": {"atleast": 3}}, "expected": {"gru": "worse"}}},
-            "too many values",
-        ),
-    ],
-)
-def test_mistakes_are_not_passed_over(node: dict[str, object], error: str, measured: Comparison) -> None:
-    with pytest.raises((AssertionError, TypeError, ValueError), match=error):
-        said(node, measured)
+        ({"claim": {"says": "yes", "where": where, "expected": {"gru": "worse"}}}, "too many values"),
+    ]
+    for node, error in cases:
+        with pytest.raises((AssertionError, TypeError, ValueError), match=error):
+            said(node, measured)
+    line = "ablation.expected: rgu is not a question here; expected one of rnn=gru"
+    assert line in said({"expected": {"rgu": "worse"}}, measured)

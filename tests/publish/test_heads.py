@@ -8,22 +8,16 @@ import pytest
 from publish.heads import describe_cost, format_commands, list_arms, replace_head
 from tests.helpers.sweep_files import NAMES, SWEEPS, arms, composed, is_decoding, is_search
 
-every_sweep = pytest.mark.parametrize("name", NAMES)
-
 
 def text_of(name: str) -> str:
     return (SWEEPS / f"{name}.yaml").read_text(encoding="utf-8")
 
 
-@every_sweep
-def test_it_is_current(name: str) -> None:
-    assert text_of(name) == replace_head(text_of(name), name, composed(name)), "make docs writes it anew"
-
-
-@every_sweep
-def test_it_has_the_command_first_and_counts_the_runs(name: str) -> None:
+@pytest.mark.parametrize("name", NAMES)
+def test_it_is_current_has_the_command_first_and_counts_the_runs(name: str) -> None:
     """The runs by the other count, which the tests compose."""
     cfg = composed(name)
+    assert text_of(name) == replace_head(text_of(name), name, cfg), "make docs writes it anew"
     script = "evaluate" if is_decoding(name) else "train"
     question, first, second, *_ = text_of(name).splitlines()
     assert question.endswith("?")

@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,23 +23,6 @@ from tests.helpers.invented_records import config
 from tests.helpers.planned import plan
 from tests.helpers.support import another, compose, group_options, groups
 
-MACHINE = {
-    "sweep": "other", "ablation": {"question": "why?"}, "overrides": ["a=1"], "outputs": "elsewhere", "workers": 3,
-    "progress": False, "force": True, "plan": True, "threads": 2, "checkpoint_minutes": 1,
-    "utilisation_seconds": 0.03, "transcripts.every": 50, "transcripts.utterances": 1,
-    "pruning": {"_target_": "asr_ablations.components.pruning.median.MedianStopping"},
-    "until": {"_target_": "asr_ablations.components.until.verdict.UntilVerdict"}, "arms": [{}, {"norm": "none"}],
-    "arm": "full", "hardware.price_per_hour": 2.5, "data.root": "elsewhere",
-    "data.download": {"address": "elsewhere"},
-}  # fmt: skip
-CHOICES = [group for group in groups() if group not in MACHINE_KEYS and len(group_options(group)) > 1]
-
-
-def changed(key: str, value: Any) -> DictConfig:
-    cfg = compose()
-    OmegaConf.update(cfg, key, value, force_add=True)
-    return cfg
-
 
 def test_the_same_config_has_the_same_identity() -> None:
     """Whatever the order of its keys, and resolved or not."""
@@ -56,35 +40,6 @@ def test_overrides_in_another_order_have_one_folder(tmp_path: Path) -> None:
     assert Run(second).folder == Run(first).folder
 
 
-@pytest.mark.parametrize("group", CHOICES)
-def test_every_option_of_a_group_is_another_run(group: str) -> None:
-    options = [name for name in group_options(group) if name != "language"]  # which is one of the other alphabets
-    assert len({identity(compose(f"{group}={name}")) for name in options}) == len(options)
-
-
-def test_an_alphabet_is_the_same_run_whether_named_or_chosen_by_the_language() -> None:
-    assert identity(compose("alphabet=en")) == identity(compose())
-
-
-def leaves(node: Any, prefix: str = "") -> list[str]:
-    """Dotted keys of all values but those of the machine."""
-    found: list[str] = []
-    for key, value in node.items() if isinstance(node, dict) else enumerate(node):
-        path = f"{prefix}{key}"
-        if path in (*MACHINE, "logger", "gpus", "ranks", "cache.root", "cache.gigabytes", "weights"):
-            continue
-        found += leaves(value, f"{path}.") if isinstance(value, (dict, list)) else [path]
-    return found
-
-
-@pytest.mark.parametrize("key", leaves(OmegaConf.to_container(compose(), resolve=True)))
-def test_every_value_that_can_change_the_result_is_part_of_the_identity(key: str) -> None:
-    value = OmegaConf.select(compose(), key)
-    other = another(value) if isinstance(value, (bool, int, float)) else f"{value}x"
-    other = "pl" if key == "data.language" else other  # which alphabet depends on
-    assert identity(changed(key, other)) != identity(compose())
-
-
 def test_how_many_train_together_is_part_of_the_identity_and_not_on_what() -> None:
     """Each process brings its own batch; one on a GPU or on the CPU is the same experiment."""
     one = {identity(compose(f"gpus={gpus}")) for gpus in ("auto", 0, 1)}
@@ -99,39 +54,6 @@ def test_other_data_and_another_behaviour_are_other_runs(monkeypatch: pytest.Mon
     before = identity(cfg)
     monkeypatch.setattr("asr_ablations.runs.identity.BEHAVIOUR", 1000)
     assert identity(cfg) != before
-
-
-@pytest.mark.parametrize(("key", "value"), MACHINE.items())
-def test_what_steers_the_machine_is_no_part_of_the_identity(key: str, value: Any) -> None:
-    assert identity(changed(key, value)) == identity(compose())
-
-
-@pytest.mark.parametrize("logger", group_options("logger"))
-def test_the_logger_is_no_part_of_the_identity(logger: str) -> None:
-    assert identity(compose(f"logger={logger}")) == identity(compose())
-
-
-OVERRIDES = [
-    [], ["rnn=gru", "seed=1"], ["optimizer.betas=[0.9,0.99]"], ["+new=1", "++other=2", "~gone"],
-    ["data.root=/a b/ć", "seed=3"], ["model.convolutions=[{channels: 4, kernel: [3,3], stride: [1,1]}]"],
-    ["alphabet.characters='a b'"], ["data=an4", *(f"key{i}=value{i}" for i in range(40))], ["x='..'"], ["x=$y;rm"],
-]  # fmt: skip
-
-
-@pytest.mark.parametrize("overrides", OVERRIDES, ids=range(len(OVERRIDES)))
-@pytest.mark.parametrize("sweep", ["single", "rnn type", "ć/../x", 2024])
-def test_folders_are_safe_names_and_unquoted_overrides(overrides: list[str], sweep: str | int, tmp_path: Path) -> None:
-    cfg = changed("overrides", overrides)
-    cfg.sweep, cfg.outputs = sweep, str(tmp_path)
-    with Run(cfg) as run:
-        pass
-    assert run.folder.parent.parent == tmp_path
-    assert run.folder.is_dir()
-    assert run.folder.name.endswith(f"-{run.id}")
-    assert len(run.folder.name) < 120
-    relative = str(run.folder.relative_to(tmp_path))
-    (parsed,) = OverridesParser.create().parse_overrides([f"run={relative}"])
-    assert parsed.value() == relative
 
 
 def test_names_tell_the_experiment_and_not_the_machine() -> None:
@@ -177,12 +99,6 @@ def test_an_arm_of_a_list_is_called_by_its_name_and_the_folder_keeps_what_it_is_
     assert Run(cfg).name == run.name
 
 
-def test_an_arm_whose_name_is_its_changes_is_called_by_them_once(cfg: DictConfig) -> None:
-    with open_dict(cfg):
-        cfg.arm, cfg.overrides = "norm=none, width=64", ["seed=7", "arm='norm=none, width=64'", "norm=none", "width=64"]
-    assert Run(cfg, "", []).name == "norm-none-width-64+seed-7"
-
-
 @pytest.fixture
 def cfg(tmp_path: Path) -> DictConfig:
     made = compose("seed=5", f"outputs={tmp_path}", "sweep=test")
@@ -193,29 +109,6 @@ def cfg(tmp_path: Path) -> DictConfig:
 def status(folder: Path) -> dict[str, Any]:
     told: dict[str, Any] = json.loads((folder / "status.json").read_text())
     return told
-
-
-def test_a_run_says_running_then_done(cfg: DictConfig) -> None:
-    with Run(cfg) as run:
-        assert status(run.folder)["status"] == "running"
-        assert status(run.folder)["pid"] > 0
-    assert status(run.folder)["status"] == "done"
-    assert "reason" not in status(run.folder)
-
-
-@pytest.mark.parametrize(
-    ("error", "reason"),
-    [(RuntimeError("a\nreason"), "RuntimeError: a reason"), (KeyboardInterrupt(), "interrupted"),
-     (RuntimeError("DefaultCPUAllocator: can't allocate memory"),
-      "out of memory: RuntimeError: DefaultCPUAllocator: can't allocate memory"),
-     (SystemExit(3), "SystemExit: 3")],
-)  # fmt: skip
-def test_a_run_that_fails_says_why(cfg: DictConfig, error: BaseException, reason: str) -> None:
-    run = Run(cfg)
-    with pytest.raises(type(error)), run:
-        raise error
-    assert status(run.folder)["status"] == "failed"
-    assert status(run.folder)["reason"] == reason
 
 
 def test_the_record_repeats_the_run(cfg: DictConfig) -> None:
@@ -241,11 +134,6 @@ def test_earlier_folders_of_the_same_run_are_kept(cfg: DictConfig) -> None:
         if not folder.name.startswith(".")
     }
     assert kept == {"": "2", ".1": "0", ".2": "1"}
-
-
-def _fail_while(run: Run, expected: str) -> None:
-    assert run.status() == expected
-    raise RuntimeError
 
 
 def test_what_a_killed_attempt_has_left_half_written_is_removed(cfg: DictConfig) -> None:
@@ -276,18 +164,6 @@ def test_an_arm_that_was_killed_before_it_began_is_not_damaged(cfg: DictConfig) 
     assert "config.yaml is missing" in str(damage(folder))
 
 
-def test_a_run_knows_what_became_of_it(cfg: DictConfig) -> None:
-    assert Run(cfg).status() is None
-    run = Run(cfg)
-    with pytest.raises(RuntimeError), run:
-        _fail_while(run, "running")
-    assert run.status() == "failed"
-    with Run(cfg) as again:
-        pass
-    assert again.status() == "done"
-    assert len(json.loads((run.folder / "environment.json").read_text())["resumed"]) == 1
-
-
 def test_a_run_that_another_process_has_just_ended_does_not_run_again(cfg: DictConfig) -> None:
     late = Run(cfg)
     assert late.status() is None
@@ -310,67 +186,138 @@ def test_a_folder_of_another_content_is_refused_with_the_difference(cfg: DictCon
         Run(cfg).status()
 
 
-@pytest.mark.parametrize(
-    ("write_it", "read"),
-    [
-        (lambda path: write(path, "zażółć\n"), "zażółć\n"),
-        (lambda path: write_json(path, {"a": "ż"}), '{\n  "a": "ż"\n}\n'),
-        (lambda path: write_csv(path, [{"a": 1, "b": 'x, "y"'}]), 'a,b\n1,"x, ""y"""\n'),
-    ],
-    ids=["text", "json", "csv"],
-)
-def test_a_file_that_is_there_is_whole(
-    write_it: Any, read: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = tmp_path / "file"
-    path.write_text("before", encoding="utf-8")
+def changed(key: str, value: Any) -> DictConfig:
+    cfg = compose()
+    OmegaConf.update(cfg, key, value, force_add=True)
+    return cfg
 
+
+def test_every_value_that_can_change_the_result_is_part_of_the_identity_and_none_of_the_machine() -> None:
+    machine = {
+        "sweep": "other", "ablation": {"question": "why?"}, "overrides": ["a=1"], "outputs": "elsewhere", "workers": 3,
+        "progress": False, "force": True, "plan": True, "threads": 2, "checkpoint_minutes": 1,
+        "utilisation_seconds": 0.03, "transcripts.every": 50, "transcripts.utterances": 1,
+        "pruning": {"_target_": "asr_ablations.components.pruning.median.MedianStopping"},
+        "until": {"_target_": "asr_ablations.components.until.verdict.UntilVerdict"}, "arms": [{}, {"norm": "none"}],
+        "arm": "full", "hardware.price_per_hour": 2.5, "data.root": "elsewhere",
+        "data.download": {"address": "elsewhere"},
+    }  # fmt: skip
+    default = identity(compose())
+    assert [key for key, value in machine.items() if identity(changed(key, value)) != default] == []
+    assert {identity(compose(f"logger={logger}")) for logger in group_options("logger")} == {default}
+
+    def leaves(node: Any, prefix: str = "") -> Iterator[str]:
+        """Dotted keys of all values but those of the machine."""
+        for key, value in node.items() if isinstance(node, dict) else enumerate(node):
+            path = f"{prefix}{key}"
+            if path in (*machine, "logger", "gpus", "ranks", "cache.root", "cache.gigabytes", "weights"):
+                continue
+            yield from leaves(value, f"{path}.") if isinstance(value, (dict, list)) else [path]
+
+    cfg = compose()
+    keys = [*leaves(OmegaConf.to_container(cfg, resolve=True))]
+    assert len(keys) > 50
+    for key in keys:
+        value = OmegaConf.select(cfg, key)
+        other = another(value) if isinstance(value, (bool, int, float)) else f"{value}x"
+        other = "pl" if key == "data.language" else other  # which alphabet depends on
+        assert identity(changed(key, other)) != default, key
+
+
+def test_another_option_of_a_group_is_another_run() -> None:
+    for group in groups():
+        if group not in MACHINE_KEYS:
+            options = [name for name in group_options(group) if name != "language"][:2]  # which is another alphabet
+            assert len({identity(compose(f"{group}={name}")) for name in options}) == len(options), group
+    assert identity(compose("alphabet=en")) == identity(compose()), "named, or chosen by the language"
+
+
+def test_folders_are_safe_names_and_unquoted_overrides(tmp_path: Path) -> None:
+    convolutions = "model.convolutions=[{channels: 4, kernel: [3,3], stride: [1,1]}]"
+    many = ["data=an4", *(f"key{i}=value{i}" for i in range(40))]
+    cases: list[tuple[list[str], str | int]] = [
+        *((["rnn=gru", "seed=1"], sweep) for sweep in ("single", "rnn type", "ć/../x", 2024)), ([], "rnn type"),
+        (["optimizer.betas=[0.9,0.99]", "+new=1", "++other=2", "~gone", "alphabet.characters='a b'"], "single"),
+        (["data.root=/a b/ć", "seed=3"], "single"), ([convolutions], "single"), (many, "ć/../x"),
+        (["x='..'", "y=$y;rm"], "single"),
+    ]  # fmt: skip
+    for overrides, sweep in cases:
+        cfg = changed("overrides", overrides)
+        cfg.sweep, cfg.outputs = sweep, str(tmp_path)
+        run = Run(cfg)
+        assert run.folder.parent.parent == tmp_path
+        assert run.folder.name.endswith(f"-{run.id}")
+        assert len(run.folder.name) < 120
+        run.folder.mkdir(parents=True, exist_ok=True)
+        relative = str(run.folder.relative_to(tmp_path))
+        (parsed,) = OverridesParser.create().parse_overrides([f"run={relative}"])
+        assert parsed.value() == relative
+
+
+def test_a_run_says_what_becomes_of_it(cfg: DictConfig) -> None:
+    assert Run(cfg).status() is None
+    memory = "DefaultCPUAllocator: can't allocate memory"
+
+    def fail(run: Run, error: BaseException) -> None:
+        assert (run.status(), status(run.folder)["status"]) == ("running", "running")
+        assert status(run.folder)["pid"] > 0
+        raise error
+
+    errors: list[tuple[BaseException, str]] = [
+        (RuntimeError("a\nreason"), "RuntimeError: a reason"), (KeyboardInterrupt(), "interrupted"),
+        (RuntimeError(memory), f"out of memory: RuntimeError: {memory}"), (SystemExit(3), "SystemExit: 3"),
+    ]  # fmt: skip
+    for error, reason in errors:
+        run = Run(cfg)
+        with pytest.raises(type(error)), run:
+            fail(run, error)
+        assert run.status() == "failed"
+        assert (status(run.folder)["status"], status(run.folder)["reason"]) == ("failed", reason)
+    with Run(cfg) as again:
+        pass
+    assert again.status() == "done"
+    assert "reason" not in status(again.folder)
+    assert len(json.loads((again.folder / "environment.json").read_text())["resumed"]) == len(errors)
+
+
+def test_a_file_that_is_there_is_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def crash(self: Path, target: Path) -> None:
         assert self.parent == target.parent, "a rename across file systems is none"
         raise KeyboardInterrupt
 
-    with monkeypatch.context() as patched:
-        patched.setattr(Path, "replace", crash)
-        with pytest.raises(KeyboardInterrupt):
-            write_it(path)
-    assert path.read_text(encoding="utf-8") == "before"
-    write_it(path)
-    assert path.read_text(encoding="utf-8").replace("\r\n", "\n") == read
+    path = tmp_path / "file"
+    writers: list[tuple[Any, str]] = [
+        (lambda: write(path, "zażółć\n"), "zażółć\n"),
+        (lambda: write_json(path, {"a": "ż"}), '{\n  "a": "ż"\n}\n'),
+        (lambda: write_csv(path, [{"a": 1, "b": 'x, "y"'}]), 'a,b\n1,"x, ""y"""\n'),
+    ]
+    for write_it, expected in writers:
+        path.write_text("before", encoding="utf-8")
+        with monkeypatch.context() as patched:
+            patched.setattr(Path, "replace", crash)
+            with pytest.raises(KeyboardInterrupt):
+                write_it()
+        assert path.read_text(encoding="utf-8") == "before"
+        write_it()
+        assert path.read_text(encoding="utf-8").replace("\r\n", "\n") == expected
 
 
-@pytest.fixture
-def planned_sweep(tmp_path: Path) -> Path:
+def test_a_planned_run_is_counted_from_its_look_on(tmp_path: Path) -> None:
+    """Looks at 3, 5 and 8 seeds; its state is that of its arm after the look before."""
     write_json(tmp_path / SWEEP, {"plan": plan(["lstm", "gru"]).as_json()})
-    return tmp_path
-
-
-@pytest.mark.parametrize(("seed", "look"), [(0, 1), (2, 1), (3, 2), (4, 2), (5, 3), (7, 3)])
-def test_a_run_is_counted_from_its_look_on(seed: int, look: int, planned_sweep: Path) -> None:
-    """Looks at 3, 5 and 8 seeds."""
-    assert planned_run(planned_sweep / "run", config("rnn=gru", seed)) == PlannedRun(look, 3, "rnn=gru", "open")
-
-
-def test_its_state_is_that_of_its_arm_after_the_look_before(planned_sweep: Path) -> None:
-    write_json(planned_sweep / STANDING, {"arms": {"rnn=lstm": {"state": "decided"}, "rnn=gru": {"state": "worse"}}})
-    states = {name: planned_run(planned_sweep / "run", config(f"rnn={name}", 3)) for name in ("lstm", "gru")}
+    for seed, look in ((0, 1), (2, 1), (3, 2), (4, 2), (5, 3), (7, 3)):
+        assert planned_run(tmp_path / "run", config("rnn=gru", seed)) == PlannedRun(look, 3, "rnn=gru", "open")
+    assert planned_run(tmp_path / "run", config("rnn=gru", 8)) is None, "no look counts this seed"
+    assert planned_run(tmp_path / "run", config("rnn=sru", 0)) is None
+    assert planned_run(tmp_path / "elsewhere" / "run", config("rnn=gru", 0)) is None
+    write_json(tmp_path / STANDING, {"arms": {"rnn=lstm": {"state": "decided"}, "rnn=gru": {"state": "worse"}}})
+    states = {name: planned_run(tmp_path / "run", config(f"rnn={name}", 3)) for name in ("lstm", "gru")}
     assert {name: run.state for name, run in states.items() if run} == {"lstm": "decided", "gru": "worse"}
-
-
-def test_what_the_plan_does_not_name_has_no_part(planned_sweep: Path) -> None:
-    assert planned_run(planned_sweep / "run", config("rnn=gru", 8)) is None, "no look counts this seed"
-    assert planned_run(planned_sweep / "run", config("rnn=sru", 0)) is None
-    assert planned_run(planned_sweep / "elsewhere" / "run", config("rnn=gru", 0)) is None
-
-
-@pytest.mark.parametrize("damage", ["[]", "{", '{"plan": {"arms": 3}}'])
-def test_a_damaged_plan_stops_no_run(damage: str, planned_sweep: Path) -> None:
-    (planned_sweep / SWEEP).write_text(damage)
-    assert planned_run(planned_sweep / "run", config("rnn=gru", 0)) is None
-
-
-@pytest.mark.parametrize("damage", ["", "{}", '{"arms": []}', '{"arms": {"gru": 1}}'])
-def test_without_a_readable_look_an_arm_is_open(damage: str, planned_sweep: Path) -> None:
-    (planned_sweep / STANDING).write_text(damage)
-    run = planned_run(planned_sweep / "run", config("rnn=gru", 3))
-    assert run is not None
-    assert run.state == "open"
+    for text in ("", "{}", '{"arms": []}', '{"arms": {"gru": 1}}'):
+        (tmp_path / STANDING).write_text(text)
+        run = planned_run(tmp_path / "run", config("rnn=gru", 3))
+        assert run is not None
+        assert run.state == "open"
+    for text in ("[]", "{", '{"plan": {"arms": 3}}'):
+        (tmp_path / SWEEP).write_text(text)
+        assert planned_run(tmp_path / "run", config("rnn=gru", 0)) is None

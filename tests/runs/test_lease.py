@@ -165,31 +165,6 @@ def test_without_locks_the_heartbeat_decides(folder: Path, monkeypatch: pytest.M
     taken(folder).release()
 
 
-@pytest.mark.slow
-def test_a_step_of_the_clock_ends_no_arm(tmp_path: Path) -> None:
-    """The time of the machine's start, which psutil adds to that of a process, moves by 30 s."""
-    stat = tmp_path / "stat"
-    stat.write_text(Path("/proc/stat").read_text())
-    program = f"""
-import os, re, time
-from pathlib import Path
-from asr_ablations.tools.signals import start_of, when_gone
-gone = []
-when_gone(os.getppid(), start_of(os.getppid()), lambda: gone.append(1))
-time.sleep(1)
-text = Path({str(stat)!r}).read_text()
-Path({str(stat)!r}).write_text(re.sub(r"btime (\\d+)", lambda found: f"btime {{int(found[1]) + 30}}", text))
-time.sleep(2)
-print("gone" if gone else "there")
-"""
-    mounted = ["unshare", "--mount", "bash", "-c", f'mount --bind {stat} /proc/stat && "$@" && true', "x"]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    done = subprocess.run([*mounted, sys.executable, "-c", program], env=environment, capture_output=True, text=True)
-    if "mount" in done.stderr or "unshare" in done.stderr:
-        pytest.skip(f"mounts of one's own are not allowed here: {done.stderr.strip()}")
-    assert done.stdout == "there\n", done.stderr
-
-
 def test_a_holder_on_another_machine_is_dead_after_its_lease_expires(folder: Path) -> None:
     taken(folder).release()
     path = as_if(folder, released=False, locked=True, host="elsewhere", boot="another")
@@ -242,8 +217,7 @@ def watched(folder: Path) -> tuple[Lease, "queue.Queue[str]"]:
     return own, reasons
 
 
-@pytest.mark.parametrize("error", [errno.ESTALE, errno.EACCES, errno.EMFILE, errno.EIO])
-@pytest.mark.parametrize("call", ["utime", "listdir"])
+@pytest.mark.parametrize(("call", "error"), [("utime", errno.ESTALE), ("listdir", errno.EIO)])
 def test_a_holder_goes_on_after_an_error_of_the_file_system_and_stops_after_half_its_expiry(
     folder: Path, monkeypatch: pytest.MonkeyPatch, call: str, error: int
 ) -> None:

@@ -5,7 +5,6 @@ import os
 import re
 import shutil
 import socket
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,7 @@ from asr_ablations.runs.lease import Lease
 from asr_ablations.runs.process import load_frozen
 from asr_ablations.runs.reader import UnreadableFileError, read_config
 from asr_ablations.runs.records import CHANGED, EDITED, RENAMED, damage, load, read_run
-from asr_ablations.runs.status import fate_of, why_unfinished
+from asr_ablations.runs.status import why_unfinished
 from asr_ablations.sweep.manifest import write_manifest
 from asr_verdicts.errors import UsageError
 from asr_verdicts.files import write_json
@@ -64,12 +63,6 @@ def test_a_run_that_diverged_is_a_result(tmp_path: Path) -> None:
     assert records.unfinished == []
 
 
-def test_a_run_that_diverged_before_its_first_epoch_has_no_metrics(tmp_path: Path) -> None:
-    folder = write_run(tmp_path, change=diverge)
-    (folder / "metrics.csv").unlink()
-    assert read_run(folder).metrics == []
-
-
 def test_every_run_is_in_one_of_the_lists(tmp_path: Path) -> None:
     write_run(tmp_path, "seed=0")
     write_run(tmp_path, "seed=1", change=diverge)
@@ -108,93 +101,6 @@ def test_an_arm_that_a_later_launch_calls_otherwise_is_one_arm(tmp_path: Path) -
     assert [(run.folder.name, run.state) for run in found.unfinished] == [("gru-0123abcd", "missing")]
 
 
-def test_an_interrupted_run_is_no_failure(tmp_path: Path) -> None:
-    folder = write_run(tmp_path)
-    write_json(folder / "status.json", {"status": "failed", "reason": "interrupted: SIGTERM"})
-    assert (fate_of(folder).state, fate_of(folder).reason) == ("interrupted", "interrupted: SIGTERM")
-
-
-def test_a_run_that_diverged_and_is_not_whole_is_named(tmp_path: Path) -> None:
-    folder = write_run(tmp_path, change=diverge)
-    (folder / "config.yaml").unlink()
-    with pytest.raises(UsageError, match=r"its status is diverged, but config\.yaml is missing"):
-        read_run(folder)
-    (absent,) = load([folder]).unfinished
-    assert (absent.state, absent.reason.endswith("but config.yaml is missing")) == ("damaged", True)
-
-
-DAMAGES: list[tuple[str, str | bytes | None]] = [
-    *(
-        (name, text)
-        for name in ("status.json", "summary.json", "environment.json", "data.json")
-        for text in ("", "[]", "5")
-    ),
-    ("status.json", "{}"), ("status.json", b"\xff\xfe"), ("status.json", "[" * 100_000), ("status.json", None),
-    ("summary.json", '{"sets": {"dev": 5}, "test_sets": ["dev"]}'),
-    ("summary.json", '{"sets": {"dev": {"wer": "low"}}, "test_sets": ["dev"]}'), ("summary.json", None),
-    ("environment.json", '{"versions": 5}'), ("environment.json", '{"hardware": {"threads": "two"}}'),
-    ("data.json", '{"sets": 5}'), ("config.yaml", ""), ("config.yaml", "a: b: c"), ("config.yaml", "seed: abc"),
-    ("config.yaml", "a: !!python/object/apply:os.getcwd []"), ("config.yaml", None), ("overrides", b"\xff\xfe"),
-    ("metrics.csv", ""),
-    ("metrics.csv", "epoch,step\n1\n"), ("metrics.csv", "epoch,step\n1,many\n"), ("metrics.csv", b"\x00\xff"),
-    ("losses.csv", "batch,loss\n0,low\n"), ("losses.csv", None), ("model.txt", None), ("utterances.csv", ""),
-    ("utterances.csv", "set,id\ndev,1\n"),
-]  # fmt: skip
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("name", "content"), DAMAGES, ids=range(len(DAMAGES)))
-def test_a_damaged_run_is_named_with_its_file_and_left_out(
-    name: str, content: str | bytes | None, tmp_path: Path
-) -> None:
-    """None: a pipe, of which reading never ends."""
-    whole, damaged = write_run(tmp_path, "seed=0"), write_run(tmp_path, "seed=1")
-    (damaged / name).unlink(missing_ok=True)
-    if content is None:
-        os.mkfifo(damaged / name)
-    else:
-        (damaged / name).write_bytes(content if isinstance(content, bytes) else content.encode())
-    records = load([tmp_path / "sweep"])
-    assert [run.folder for run in records.runs] == [whole]
-    (absent,) = records.unfinished
-    assert (absent.folder, absent.state) == (damaged, "damaged")
-    assert f"{name}" in absent.reason
-    assert "\n" not in absent.reason
-    assert name in str(damage(damaged)) or name in ("data.json", "overrides")
-
-
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [
-        (lambda lines: lines[:-1], "71 rows of test, but the summary counts 72"),
-        (lambda lines: [*lines, lines[-1]], "73 rows of test"),
-        (lambda lines: [*lines[:-1], lines[-2]], "utterances of test twice"),
-    ],
-)
-def test_utterances_that_are_not_those_of_the_summary_are_no_result(
-    change: Callable[[list[str]], list[str]], words: str, tmp_path: Path
-) -> None:
-    folder = write_run(tmp_path)
-    lines = (folder / "utterances.csv").read_text().splitlines(keepends=True)
-    (folder / "utterances.csv").write_text("".join(change(lines)))
-    with pytest.raises(UsageError, match=words):
-        read_run(folder)
-
-
-def test_a_config_that_was_edited_since_the_run_is_a_warning(tmp_path: Path) -> None:
-    folder = write_run(tmp_path, "seed=0", behaviour=BEHAVIOUR)
-    assert load([folder]).warnings == []
-    edit(folder / "config.yaml", "(?m)^seed: 0$", "seed: 5")
-    assert load([folder]).warnings == [f"{folder.name}: {EDITED}"]
-
-
-def test_overrides_that_are_not_those_of_the_config_are_a_warning(tmp_path: Path) -> None:
-    """A comparison names arms by them: an LSTM would stand in the table as a GRU."""
-    folder = write_run(tmp_path, "rnn=lstm", "seed=0", behaviour=BEHAVIOUR)
-    edit(folder / "overrides", "rnn=lstm", "rnn=gru")
-    assert load([folder]).warnings == [f"{folder.name}: {RENAMED}"]
-
-
 def test_a_manifest_that_cannot_be_read_is_kept_beside_the_new_one(tmp_path: Path) -> None:
     (tmp_path / "sweep.json").write_text('{"arms": 5}')
     write_manifest(tmp_path, [], {"started": "now", "command": [], "search": False})
@@ -214,31 +120,6 @@ def test_the_newest_declaration_counts_and_what_decides_is_named(tmp_path: Path)
     assert [run.config["ablation"] for run in records.runs] == [mended, mended]
     assert records.warnings == [CHANGED.format("ablation.factor", "sweep")]
     assert read_config(folder)["ablation"] == declared, "the run keeps the config of its training"
-
-
-@pytest.mark.parametrize("given", ["validation: clips/dev.jsonl", "validation:\n  - clips/dev.jsonl"])
-def test_a_validation_set_has_the_name_of_its_results(given: str, tmp_path: Path) -> None:
-    """The config of a manifest has its path, alone or in a list."""
-    folder = write_run(tmp_path, change=lambda run: edit(run / "config.yaml", r"validation:\n +- dev", given))
-    run = read_run(folder)
-    assert run.validation_sets == ["dev"]
-    assert validation_values(run, WER) == [0.9, 0.5, 0.3, 0.25, 0.2]
-
-
-@pytest.mark.parametrize(
-    ("pattern", "replacement", "reason"),
-    [
-        (r"(?m)^ranks: .*$", "ranks: x", "ranks is not a whole number"),
-        (r"(?ms)^data:\n.*?(?=^\w)", "data: x\n", "data is not an object"),
-    ],
-)
-def test_a_strangers_config_is_one_line(pattern: str, replacement: str, reason: str, tmp_path: Path) -> None:
-    """And keeps no other run from being compared."""
-    write_run(tmp_path, "seed=0")
-    write_run(tmp_path, "seed=1", change=lambda run: edit(run / "config.yaml", pattern, replacement))
-    records = load([tmp_path / "sweep"])
-    assert [run.seed for run in records.runs] == [0]
-    assert [run.reason for run in records.unfinished] == [f"damaged: config.yaml: cannot be read: {reason}"]
 
 
 def test_what_a_search_proposed_is_marked_and_what_was_declared_before_is_not(tmp_path: Path) -> None:
@@ -277,14 +158,6 @@ def test_the_record_is_read_as_numbers(tmp_path: Path) -> None:
         for name in run.summary.sets
         for kind in ("substitutions", "deletions", "insertions")
     )
-
-
-@pytest.mark.parametrize("text", ["1e-3", "1.0e-3", "0.001", "1E-3"])
-def test_numbers_are_numbers_however_they_are_written(text: str, tmp_path: Path) -> None:
-    """PyYAML alone reads 1e-3 as text, and two runs with the same value would differ."""
-    folder = write_run(tmp_path)
-    edit(folder / "config.yaml", r"\n  lr: .*\n", f"\n  lr: {text}\n")
-    assert read_run(folder).config["optimizer"]["lr"] == 0.001
 
 
 def test_earlier_runs_kept_aside_are_no_runs(tmp_path: Path) -> None:
@@ -332,47 +205,6 @@ def test_a_run_whose_status_was_lost_is_named(tmp_path: Path) -> None:
     assert {run.folder: run.state for run in records.unfinished} == {gone: "missing", loop: "damaged"}
 
 
-def test_folders_that_hold_nothing_are_the_users_mistake(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="no such folder"):
-        load([tmp_path / "absent"])
-    with pytest.raises(UsageError, match="holds no runs"):
-        load([tmp_path])
-
-
-def test_a_record_that_is_not_whole_is_named(tmp_path: Path) -> None:
-    folder = write_run(tmp_path, change=lambda path: (path / "summary.json").unlink())
-    assert why_unfinished(folder) is None
-    with pytest.raises(UsageError, match=r"summary\.json"):
-        read_run(folder)
-
-
-@pytest.mark.parametrize(
-    ("line", "key"),
-    [
-        ("ablation: {question: '${oc.env:MY_TOKEN}'}", "ablation.question"),
-        ("arm: ${oc.env:MY_TOKEN}", "arm"),
-        ("overrides: [seed=0, 'rnn=${oc.env:MY_TOKEN}']", "overrides.1"),
-        ("tf32: '${oc.env:MY_TOKEN}'", "tf32"),
-        ("'${oc.env:MY_TOKEN}': 1", "${oc.env:MY_TOKEN}"),
-    ],
-)
-def test_a_strangers_config_gets_nothing_of_the_environment(
-    line: str, key: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("MY_TOKEN", "secret")
-    folder = write_run(tmp_path, "seed=0")
-    config = yaml.safe_load((folder / "config.yaml").read_text())
-    (folder / "config.yaml").write_text(yaml.safe_dump({**config, **yaml.safe_load(line)}))
-    words = f"{key} contains an interpolation"
-    with pytest.raises(UnreadableFileError, match=re.escape(words)):
-        read_config(folder)
-    with pytest.raises(UsageError, match=re.escape(words)):
-        load_frozen(folder / "config.yaml")
-    with pytest.raises(UsageError) as refused:
-        load_original(folder)
-    assert "secret" not in str(refused.value)
-
-
 def test_a_run_from_before_the_fingerprint_is_read(tmp_path: Path) -> None:
     assert read_run(write_run(tmp_path, change=lambda path: (path / "data.json").unlink())).data.sets == {}
 
@@ -414,21 +246,6 @@ def test_an_arm_goes_on_in_another_sweep_and_the_same_run_counts_once(tmp_path: 
     assert noise == SeedNoise(pytest.approx(0.0002**0.5), noise.mean, runs=2, arms=1, sweeps=2)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(
-    "other",
-    [
-        {"data": "other-hash"}, {"status": "failed"}, {"status": "pruned"}, {"behaviour": BEHAVIOUR + 1},
-        {"sweep": "new"},
-    ],
-    ids=str,
-)  # fmt: skip
-def test_what_is_not_the_same_is_no_noise(other: dict[str, Any], tmp_path: Path, like: Record) -> None:
-    run_with(tmp_path, 0.19, "seed=0", sweep="a")
-    run_with(tmp_path, 0.29, "seed=1", **{"sweep": "a", **other})
-    run_with(tmp_path, 0.39, "seed=2", "dropout=0.5", sweep="a")
-    assert SweepsBeside(like.folder.parent).seed_noise(like, "test", "wer") is None
-
-
 def test_seeds_that_agree_do_not_prove_that_nothing_moves(tmp_path: Path, like: Record) -> None:
     for seed in (0, 1):
         run_with(tmp_path, 0.2, f"seed={seed}", sweep="a")
@@ -447,6 +264,131 @@ def test_damaged_runs_are_passed_over(tmp_path: Path, like: Record) -> None:
     assert (noise.runs, noise.deviation) == (2, pytest.approx(0.0002**0.5))
 
 
-def test_without_a_hash_of_the_data_nothing_is_known(tmp_path: Path, like: Record) -> None:
-    assert SweepsBeside(like.folder.parent).seed_noise(like, "other-set", "wer") is None
-    assert SweepsBeside(tmp_path / "absent" / "new").seed_noise(like, "test", "wer") is None
+def test_a_damaged_run_is_named_with_its_file_and_left_out(tmp_path: Path) -> None:
+    """None: a pipe, of which reading never ends."""
+    whole = write_run(tmp_path, "seed=0")
+    damages: list[tuple[str, str | bytes | None]] = [
+        *((name, "5") for name in ("status.json", "summary.json", "environment.json", "data.json")),
+        ("status.json", ""), ("status.json", "{"), ("status.json", b"\xff\xfe"), ("status.json", "[" * 100_000),
+        ("status.json", None), ("summary.json", '{"sets": {"dev": 5}, "test_sets": ["dev"]}'),
+        ("summary.json", '{"sets": {"dev": {"wer": "low"}}, "test_sets": ["dev"]}'), ("summary.json", None),
+        ("environment.json", '{"hardware": {"threads": "two"}}'), ("data.json", '{"sets": 5}'), ("config.yaml", ""),
+        ("config.yaml", "a: b: c"), ("config.yaml", "seed: abc"), ("config.yaml", None), ("overrides", b"\xff\xfe"),
+        ("config.yaml", "a: !!python/object/apply:os.getcwd []"), ("metrics.csv", ""), ("metrics.csv", b"\x00\xff"),
+        ("metrics.csv", "epoch,step\n1\n"), ("metrics.csv", "epoch,step\n1,many\n"), ("losses.csv", None),
+        ("losses.csv", "batch,loss\n0,low\n"), ("model.txt", None), ("utterances.csv", ""),
+        ("utterances.csv", "set,id\ndev,1\n"),
+    ]  # fmt: skip
+    template = write_run(tmp_path, "seed=1")
+    for number, (name, content) in enumerate(damages):
+        damaged = shutil.copytree(template, template.with_name(f"{number}-{template.name}"))
+        (damaged / name).unlink(missing_ok=True)
+        if content is None:
+            os.mkfifo(damaged / name)
+        else:
+            (damaged / name).write_bytes(content if isinstance(content, bytes) else content.encode())
+        assert name in str(damage(damaged)) or name in ("data.json", "overrides")
+        records = load([whole, damaged])
+        assert [run.folder for run in records.runs] == [whole]
+        (absent,) = records.unfinished
+        assert (absent.folder, absent.state) == (damaged, "damaged")
+        assert name in absent.reason
+        assert "\n" not in absent.reason
+    pattern = r"(?ms)^data:\n.*?(?=^\w)"  # a stranger's config
+    for wrong, replacement, reason in (
+        (r"(?m)^ranks: .*$", "ranks: x", "ranks is not a whole number"), (pattern, "data: x\n", "data is not an object")
+    ):  # fmt: skip
+        strange = shutil.copytree(template, template.with_name(f"{replacement[:4]}-{template.name}"))
+        edit(strange / "config.yaml", wrong, replacement)
+        (absent,) = load([whole, strange]).unfinished
+        assert absent.reason == f"damaged: config.yaml: cannot be read: {reason}"
+
+
+def test_a_run_that_is_not_whole_is_named(tmp_path: Path) -> None:
+    folder = write_run(tmp_path, change=lambda path: (path / "summary.json").unlink())
+    assert why_unfinished(folder) is None
+    with pytest.raises(UsageError, match=r"summary\.json"):
+        read_run(folder)
+    lost = write_run(tmp_path / "lost", change=diverge)
+    (lost / "config.yaml").unlink()
+    with pytest.raises(UsageError, match=r"its status is diverged, but config\.yaml is missing"):
+        read_run(lost)
+    with pytest.raises(UsageError, match="no such folder"):
+        load([tmp_path / "absent"])
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(UsageError, match="holds no runs"):
+        load([tmp_path / "empty"])
+
+
+def test_utterances_that_are_not_those_of_the_summary_are_no_result(tmp_path: Path) -> None:
+    folder = write_run(tmp_path)
+    lines = (folder / "utterances.csv").read_text().splitlines(keepends=True)
+    for changed, words in (
+        (lines[:-1], "71 rows of test, but the summary counts 72"),
+        ([*lines, lines[-1]], "73 rows of test"),
+        ([*lines[:-1], lines[-2]], "utterances of test twice"),
+    ):
+        (folder / "utterances.csv").write_text("".join(changed))
+        with pytest.raises(UsageError, match=words):
+            read_run(folder)
+
+
+def test_a_config_or_overrides_that_were_edited_since_the_run_are_a_warning(tmp_path: Path) -> None:
+    """A comparison names arms by their overrides: an LSTM would stand in the table as a GRU."""
+    folder = write_run(tmp_path, "rnn=lstm", "seed=0", behaviour=BEHAVIOUR)
+    assert load([folder]).warnings == []
+    edit(folder / "overrides", "rnn=lstm", "rnn=gru")
+    assert load([folder]).warnings == [f"{folder.name}: {RENAMED}"]
+    edit(folder / "overrides", "rnn=gru", "rnn=lstm")
+    edit(folder / "config.yaml", "(?m)^seed: 0$", "seed: 5")
+    assert load([folder]).warnings == [f"{folder.name}: {EDITED}"]
+
+
+def test_values_are_read_as_the_run_meant_them(tmp_path: Path) -> None:
+    """A validation set of a manifest has the name of its results; PyYAML alone reads 1e-3 as text."""
+    folder = write_run(tmp_path)
+    config = (folder / "config.yaml").read_text()
+    for given in ("validation: clips/dev.jsonl", "validation:\n  - clips/dev.jsonl"):
+        (folder / "config.yaml").write_text(config)
+        edit(folder / "config.yaml", r"validation:\n +- dev", given)
+        run = read_run(folder)
+        assert run.validation_sets == ["dev"]
+        assert validation_values(run, WER) == [0.9, 0.5, 0.3, 0.25, 0.2]
+    for text in ("1e-3", "1.0e-3", "0.001", "1E-3"):
+        edit(folder / "config.yaml", r"\n  lr: .*\n", f"\n  lr: {text}\n")
+        assert read_run(folder).config["optimizer"]["lr"] == 0.001
+
+
+def test_a_strangers_config_gets_nothing_of_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MY_TOKEN", "secret")
+    folder = write_run(tmp_path, "seed=0")
+    config = yaml.safe_load((folder / "config.yaml").read_text())
+    for line, key in (
+        ("ablation: {question: '${oc.env:MY_TOKEN}'}", "ablation.question"),
+        ("arm: ${oc.env:MY_TOKEN}", "arm"),
+        ("overrides: [seed=0, 'rnn=${oc.env:MY_TOKEN}']", "overrides.1"),
+        ("'${oc.env:MY_TOKEN}': 1", "${oc.env:MY_TOKEN}"),
+    ):
+        (folder / "config.yaml").write_text(yaml.safe_dump({**config, **yaml.safe_load(line)}))
+        words = re.escape(f"{key} contains an interpolation")
+        with pytest.raises(UnreadableFileError, match=words):
+            read_config(folder)
+        with pytest.raises(UsageError, match=words):
+            load_frozen(folder / "config.yaml")
+        with pytest.raises(UsageError) as refused:
+            load_original(folder)
+        assert "secret" not in str(refused.value)
+
+
+def test_what_is_not_the_same_is_no_noise(tmp_path: Path) -> None:
+    others: list[dict[str, Any]] = [
+        {"data": "other-hash"}, {"status": "failed"}, {"status": "pruned"}, {"behaviour": BEHAVIOUR + 1},
+        {"sweep": "new"},
+    ]  # fmt: skip
+    for number, other in enumerate(others):
+        outputs = tmp_path / f"{number}"
+        like = read_run(run_with(outputs, 0.5, "rnn=rnn", sweep="new"))
+        run_with(outputs, 0.19, "seed=0", sweep="a")
+        run_with(outputs, 0.29, "seed=1", **{"sweep": "a", **other})
+        run_with(outputs, 0.39, "seed=2", "dropout=0.5", sweep="a")
+        assert SweepsBeside(like.folder.parent).seed_noise(like, "test", "wer") is None

@@ -45,12 +45,10 @@ def test_every_combination_meets_every_arm_and_an_arm_has_the_last_word() -> Non
     ("arms", "message"),
     [
         ("[{},{nrom:none}]", "^arm nrom=none: nrom: there is no such key; nearest: norm$"),
-        ("[{},{optimizer.lrr:1}]", "^arm optimizer.lrr=1: optimizer.lrr: there is no such key; nearest: optimizer.lr,"),
         ("[{},{dropout:0.0}]", "full and dropout=0.0 are the same experiment"),
         ("[{},{rnn:gru},{name:again,rnn:gru}]", "rnn=gru and again make the same changes"),
         ("[{name:a,rnn:gru},{name:a,rnn:rnn}]", "two arms are called a"),
         ("[{},{seed:1}]", r"seed: an arm cannot change this key; expected it in hydra\.sweeper\.params"),
-        ("[{},{outputs:here}]", "outputs: an arm cannot change this key"),
         ("[{},rnn]", "arms: rnn: expected the keys that the arm changes"),
         ("[{}]", "two or more arms"),
         ("full", "arms=full: expected a list"),
@@ -60,9 +58,6 @@ def test_every_combination_meets_every_arm_and_an_arm_has_the_last_word() -> Non
 def test_what_is_no_list_of_arms_is_one_line(arms: str, message: str) -> None:
     with pytest.raises(UsageError, match=message):
         runs_of(arms, ["seed=0"])
-
-
-def test_a_key_is_varied_by_the_list_or_beside_it() -> None:
     with pytest.raises(UsageError, match="norm is also varied outside the list"):
         runs_of("[{},{norm:layer}]", ["norm=batch"], ["norm=none"])
 
@@ -107,12 +102,9 @@ def test_a_run_beside_a_list_is_one_of_its_arms() -> None:
         ({"facto": "rnn"}, "ablation=facto: expected one of question"),
         ({"metric": "ser"}, "metric=ser: expected wer or cer or cer_longer or loss"),
         ("rnn", "ablation=rnn: expected keys such as question and factor"),
-        ({"question": ["a", "b"]}, r"ablation.question=\['a', 'b'\]: expected a string"),
         ({"baseline": {"rnn": "lstm"}}, "ablation.baseline=.*expected a string"),
         ({"factor": "rnnn"}, "ablation.factor=rnnn: there is no such key; nearest: rnn"),
-        ({"factor": ["rnn", "optimizer.lrr"]}, "ablation.factor=optimizer.lrr: .*nearest: optimizer.lr"),
         ({"targets": [20]}, "ablation.targets=20: expected rates as fractions: 0.2 is 20 %"),
-        ({"targets": [0]}, "ablation.targets=0: expected rates"),
         ({"set": "test-claen"}, "ablation.set=test-claen: expected test-clean, dev-clean, dev-other"),
         ({"failed": "divergd"}, "ablation.failed=divergd: expected diverged"),
     ],
@@ -137,7 +129,7 @@ RNNS: list[Any] = [
 
 
 def test_no_question_and_the_questions_of_the_sweep_files_are_understood() -> None:
-    asked = [OmegaConf.create({"ablation": OmegaConf.to_container(composed(name).ablation)}) for name in NAMES[:3]]
+    asked = [OmegaConf.create({"ablation": OmegaConf.to_container(composed(name).ablation)}) for name in NAMES[:2]]
     check_declarations([DictConfig({"ablation": None}), *asked])
 
 
@@ -147,6 +139,12 @@ def test_a_first_arm_that_is_too_large_to_build_leaves_the_sweep_its_data(tiny_c
     (large,) = check_arms([configs[0]])
     assert large
     assert [large] == check_arms([configs[1]])
+
+
+def test_a_wrong_value_in_the_last_arm_stops_the_sweep_before_it_starts(tiny_corpus: Path) -> None:
+    kernels = [f"model.convolutions.0.kernel=[{size},{size}]" for size in (3, 2)]
+    with pytest.raises(UsageError, match=r"expected odd sizes"):
+        check_arms([compose(*tiny_overrides(tiny_corpus), kernel) for kernel in kernels])
 
 
 WIDTHS, LAYERS = (8, 16), (1, 3)
@@ -192,7 +190,7 @@ def test_runs_are_drawn_from_the_space_some_at_a_time(tmp_path: Path) -> None:
         assert run["dropout"] == "0.1"
 
 
-@pytest.mark.parametrize("kind", ["TPESampler", "RandomSampler", "QMCSampler"])
+@pytest.mark.parametrize("kind", ["TPESampler", "QMCSampler"])
 def test_the_same_seed_proposes_the_same_runs(kind: str, tmp_path: Path) -> None:
     """So that the same command skips what is done, and goes on after it."""
     assert found(tmp_path / "1", kind) == found(tmp_path / "2", kind) != found(tmp_path / "3", kind, seed=1)

@@ -1,7 +1,6 @@
 """The launcher of Slurm, against a real Slurm where it is installed, and without one."""
 
 import json
-import os
 import re
 import signal
 import subprocess
@@ -12,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from asr_ablations.sweep.slurm import Slurm
+from asr_verdicts.errors import UsageError
 from tests.helpers import slurm_cluster
 from tests.helpers.command import SHORT_SPEECH, clean_environment, run_folders
 from tests.helpers.interpreter import last_of_each
@@ -124,10 +125,7 @@ def test_what_slurm_refuses_is_one_line(tmp_path: Path, slurm: dict[str, str]) -
     assert "Traceback" not in printed
 
 
-def test_without_slurm_the_launcher_says_so(tmp_path: Path) -> None:
-    environment = {"PATH": os.path.dirname(sys.executable)}
-    (tmp_path / "corpora").mkdir()
-    command = Sweep(tmp_path, environment).begin("rnn=lstm")
-    printed, _ = command.communicate(timeout=200)
-    assert command.returncode == 2
-    assert "error: hydra/launcher=slurm: there is no sbatch here; run this where Slurm is installed" in printed
+def test_without_slurm_the_launcher_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(UsageError, match="there is no sbatch here; run this where Slurm is installed"):
+        Slurm(Path("train.py"), [], jobs=None, cpus=1, minutes=None, sbatch=[], detach=False)

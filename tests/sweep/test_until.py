@@ -39,15 +39,11 @@ def keys(**changed: Any) -> UntilVerdict:
     ("changed", "message"),
     [
         ({"margin": 0}, r"until\.margin=0: expected a number above 0"),
-        ({"margin": "wide"}, r"until\.margin=wide: expected a number above 0"),
         ({"seeds": 1}, r"until\.seeds=1: expected a whole number from 2 to"),
-        ({"hours": -1}, r"until\.hours=-1: expected a number above 0"),
         ({"looks": [3, 3]}, r"until\.looks=\[3, 3\]: expected increasing whole numbers"),
         ({"looks": [1, 3]}, r"until\.looks=\[1, 3\]: expected increasing whole numbers from 2 on"),
-        ({"alpha": 0.5}, r"until\.alpha=0\.5: expected a number above 0"),
         ({"hopeless": 1}, r"until\.hopeless=1: expected a number from 0 to below 1"),
         ({"share": "yes"}, r"until\.share=yes: expected true or false"),
-        ({"retries": -1}, r"until\.retries=-1: expected a whole number from 0 to"),
     ],
 )
 def test_wrong_values_are_named(changed: dict[str, Any], message: str) -> None:
@@ -189,14 +185,11 @@ def test_what_is_unfinished_or_of_another_content_is_not_taken(
     assert take_over(frozen(tmp_path, "rnn=gru", "seed=3")) is None
 
 
-def test_a_run_that_a_search_proposed_is_not_taken(tmp_path: Path) -> None:
+def test_a_run_that_a_search_proposed_is_not_taken_and_a_link_to_a_deleted_run_goes(tmp_path: Path) -> None:
     run = write_run(tmp_path, "rnn=gru", "seed=3", sweep="search")
     declare(tmp_path / "search", [run], search=True)
-    assert take_over(frozen(tmp_path, "rnn=gru", "seed=3")) is None
-
-
-def test_a_link_to_a_deleted_run_is_taken_away(tmp_path: Path) -> None:
     arm = frozen(tmp_path, "rnn=gru", "seed=3")
+    assert take_over(arm) is None
     arm.folder.parent.mkdir(exist_ok=True)
     arm.folder.symlink_to("../gone")
     assert take_over(arm) is None
@@ -215,41 +208,30 @@ def test_what_is_no_json_in_a_manifest_does_not_hide_a_plan(tmp_path: Path) -> N
     assert read_plan(tmp_path) is None
 
 
-def of(comparison: Comparison) -> Json:
+def standing_of(comparison: Comparison) -> Json:
     assert comparison.course.plan is not None
     return standing(comparison.course.plan, comparison.course)
 
 
-@pytest.fixture(scope="module")
-def ended() -> Comparison:
-    return planned()
-
-
-def test_each_arm_has_look_seeds_and_state(ended: Comparison) -> None:
-    arms = {name: (arm["look"], arm["seeds"], arm["state"]) for name, arm in of(ended)["arms"].items()}
-    assert arms == {
+def test_each_arm_has_look_seeds_and_state() -> None:
+    ended = standing_of(planned())
+    assert {name: (arm["look"], arm["seeds"], arm["state"]) for name, arm in ended["arms"].items()} == {
         "rnn=lstm": (3, 8, "decided"), "rnn=gru": (1, 3, "better"), "rnn=rnn": (3, 8, "equivalent"),
         "rnn=sru": (3, 8, "undecided"), "rnn=fsmn": (1, 3, "worse"),
     }  # fmt: skip
-    assert of(ended)["ended"]
-
-
-def test_under_way_the_baseline_is_open_with_its_questions() -> None:
-    early = of(planned(LOOKS[0]))
+    assert ended["ended"]
+    early = standing_of(planned(LOOKS[0]))
     assert (early["look"], early["looks"], early["ended"]) == (1, 3, False)
     assert {name: arm["state"] for name, arm in early["arms"].items()} == {
         "rnn=lstm": "open", "rnn=gru": "better", "rnn=rnn": "open", "rnn=sru": "open", "rnn=fsmn": "worse",
     }  # fmt: skip
+    before = standing_of(planned(2))["arms"]  # two seeds of each, where the first look asks for three
+    assert {(arm["look"], arm["seeds"], arm["state"]) for arm in before.values()} == {(0, 0, "open")}
 
 
-def test_before_the_first_look_every_arm_is_open() -> None:
-    """Two seeds of each, where the first look asks for three."""
-    arms = of(planned(2))["arms"]
-    assert {(arm["look"], arm["seeds"], arm["state"]) for arm in arms.values()} == {(0, 0, "open")}
-
-
-def test_the_intervals_are_those_of_the_verdicts(ended: Comparison, tmp_path: Path) -> None:
+def test_the_intervals_are_those_of_the_verdicts(tmp_path: Path) -> None:
     """An interval without ends is null: JSON knows no infinity."""
+    ended = planned()
     assert ended.course.plan is not None
     write_json(tmp_path / STANDING, standing(ended.course.plan, ended.course))
     arms = json.loads((tmp_path / STANDING).read_text())["arms"]

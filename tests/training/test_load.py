@@ -1,8 +1,6 @@
 """Checkpoints that are loaded, and weights that a run begins with."""
 
-import os
 import pickle
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +26,7 @@ def run_folder(tmp_path: Path) -> Path:
     return write_trained(tmp_path, tmp_path / "no-corpus")
 
 
-@pytest.mark.parametrize("path", [".", "checkpoints/last.ckpt", "checkpoints/best.ckpt"])
+@pytest.mark.parametrize("path", [".", "checkpoints/best.ckpt"])
 def test_the_weights_come_back_without_a_corpus(run_folder: Path, path: str) -> None:
     trained = load_run(run_folder / path, "best")
     cfg, task = trained.cfg, trained.task
@@ -37,13 +35,6 @@ def test_the_weights_come_back_without_a_corpus(run_folder: Path, path: str) -> 
     assert all(torch.equal(value, expected[key]) for key, value in task.state_dict().items())
     assert not task.training
     assert cfg.width == 8
-
-
-def test_a_checkpoint_beside_its_config(run_folder: Path, tmp_path: Path) -> None:
-    (tmp_path / "sent").mkdir()
-    for name in ("config.yaml", "checkpoints/last.ckpt"):
-        shutil.copy(run_folder / name, tmp_path / "sent")
-    assert load_run(tmp_path / "sent" / "last.ckpt").cfg.width == 8
 
 
 class Payload:
@@ -95,17 +86,6 @@ def _other_alphabet(folder: Path) -> None:
     torch.save(content, file)
 
 
-def _other_kind_of_alphabet(folder: Path) -> None:
-    """The checkpoint holds pieces of words, and the config asks for letters of the training text."""
-    file = folder / "checkpoints" / "last.ckpt"
-    content = torch.load(file, weights_only=True)
-    content["alphabet"] = {"sentencepiece": "AAAA"}
-    torch.save(content, file)
-    cfg = OmegaConf.load(folder / "config.yaml")
-    cfg.alphabet = compose("alphabet=derived").alphabet
-    OmegaConf.save(cfg, folder / "config.yaml")
-
-
 def _other_width(folder: Path) -> None:
     file = folder / "config.yaml"
     cfg = OmegaConf.load(file)
@@ -148,28 +128,20 @@ WRONG = {
         _weight(lambda bias: bias.index_fill(0, torch.tensor(1), torch.nan)),
         FIT + "holds values that are",
     ),
-    "infinity": (_weight(lambda bias: bias.index_fill(0, torch.tensor(1), torch.inf)), FIT + "holds values that are"),
-    "whole numbers": (
-        _weight(lambda bias: bias.to(torch.int8)),
-        FIT + r"is torch\.int8 in the file and torch\.float32",
-    ),
     "complex numbers": (_weight(lambda bias: bias.to(torch.complex64)), FIT + r"is torch\.complex64 in the file"),
     "no tensor": (_weight(lambda bias: "text"), FIT + "is not in the file"),
     "another shape": (_weight(lambda bias: bias[:-1]), FIT + r"is \[\d+\] in the file and \[\d+\] in the model"),
     "without a group": (_without_a_group, r"config\.yaml: from another version, or incomplete: .*init"),
     "another alphabet": (_other_alphabet, "does not fit .*zyx"),
-    "another kind of alphabet": (_other_kind_of_alphabet, "it contains no alphabet of the kind in this run's config"),
     "another model": (_other_width, r"does not fit .*: model\.\S+ is \["),
     "cut off": (_cut, r"last\.ckpt: (damaged|refused)"),
     "empty": (_text("checkpoints/last.ckpt", ""), r"last\.ckpt: (damaged|refused)"),
     "a text": (_text("checkpoints/last.ckpt", "hello"), r"last\.ckpt: (damaged|refused)"),
-    "another text": (_text("checkpoints/last.ckpt", "a0"), r"last\.ckpt: (damaged|refused)"),
     "no weights": (_no_weights, r"last\.ckpt: not a run's checkpoint"),
     "no checkpoint": (lambda folder: (folder / "checkpoints" / "last.ckpt").unlink(), "no checkpoints/last"),
     "no config": (lambda folder: (folder / "config.yaml").unlink(), "not a run folder"),
     "no yaml": (_text("config.yaml", "a: [b"), r"config\.yaml: cannot be read"),
     "another yaml": (_text("config.yaml", "a: 1"), r"config\.yaml: cannot be read: it has no seed"),
-    "a list": (_text("config.yaml", "- 1"), r"config\.yaml: cannot be read: it is not an object"),
     "never started": (lambda folder: (folder / "status.json").unlink(), "not finished: did not start"),
     "failed": (_text("status.json", '{"status": "failed", "reason": "no memory"}'), "not finished: failed: no memory"),
 }
@@ -245,7 +217,6 @@ def test_a_run_starts_from_a_part(trained: Path, tiny_corpus: Path) -> None:
         (["norm=none"], r"is only in the file"),
         (["weights_parts=[recurent]"], r"weights_parts=recurent: expected .*recurrent"),
         (["alphabet.characters='abcdefghijklmnopqrstuvwxyz -'"], r"the checkpoint was trained with the alphabet"),
-        (["weights_sha256='00'"], r"weights_sha256=00: the SHA-256 of \S+ is [0-9a-f]{64}"),
         ([f"weights_sha256='{64 * '0'}'"], r"weights_sha256=0{64}: the SHA-256 of \S+ is [0-9a-f]{64}"),
     ],
 )
@@ -269,17 +240,6 @@ def test_a_run_is_known_by_the_content_of_its_weights(trained: Path, tmp_path: P
     best = trained / "checkpoints" / "best.ckpt"
     assert sha256(best) != sha256(last)
     assert identity(compose(f"weights={best}")) not in ids
-
-
-def test_a_file_that_would_run_code_is_refused(tiny_corpus: Path, tmp_path: Path) -> None:
-    class Harm:
-        def __reduce__(self) -> Any:
-            return os.mkdir, (str(tmp_path / "harm"),)
-
-    torch.save({"state_dict": {}, "harm": Harm()}, tmp_path / "harm.ckpt")
-    with pytest.raises(UsageError, match="refused"):
-        started(tiny_corpus, f"weights={tmp_path / 'harm.ckpt'}")
-    assert not (tmp_path / "harm").exists()
 
 
 def test_no_such_file_is_one_line(tmp_path: Path) -> None:

@@ -8,20 +8,19 @@ import random
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import jiwer
 import pytest
 import pytorch_lightning as pl
 import torch
-from omegaconf import DictConfig
 from pytorch_lightning.callbacks import ModelCheckpoint
 from pytorch_lightning.loggers import CSVLogger
 from torchmetrics.text import CharErrorRate, WordErrorRate
 
 from asr_ablations.config.build import build
 from asr_ablations.data.batch import Batch
-from asr_ablations.data.datamodule import SpeechData
 from asr_ablations.training.assembly import assemble, trainer
 from asr_ablations.training.task import CTCTask, ErrorRate, errors_over_longer
 from asr_verdicts.error_counts import character_errors, word_errors
@@ -60,11 +59,8 @@ def nats_over_all_alignments(log_probs: torch.Tensor, labels: list[int]) -> floa
     return -math.log(total) if total else math.inf
 
 
-CASES = ["a", "b", "ab", "aa", "aba", "abb", ""]
-
-
-@pytest.mark.parametrize("text", CASES)
-@pytest.mark.parametrize("frames", [1, 3, 5])
+@pytest.mark.parametrize("text", ["a", "ab", "aa", "aba", ""])
+@pytest.mark.parametrize("frames", [1, 5])
 def test_the_loss_is_the_sum_over_all_alignments(text: str, frames: int) -> None:
     """In nats a label, an empty transcript counting as one; infinite, and not hidden as 0, where nothing fits."""
     log_probs = torch.randn(1, frames, 3, generator=torch.Generator().manual_seed(frames)).log_softmax(dim=-1)
@@ -149,26 +145,6 @@ def test_a_step_minimises_loss_and_penalty_and_logs_both() -> None:
     assert total == pytest.approx(loss + logged["train/penalty"], rel=1e-6)
 
 
-def test_what_the_augmentation_returns_is_trained_on() -> None:
-    module, given = task("dropout=0"), batch(["ab", "a"])
-    module.augment = lambda features, *_: features
-    plain = module.training_step(given, 0)
-    module.augment = lambda features, *_: -features
-    assert module.training_step(given, 0).item() != plain.item()
-
-
-@pytest.mark.parametrize(("clip", "expected"), [("0.5", 0.5), ("1000", None), ("null", None)])
-def test_gradients_are_clipped_to_their_norm_or_not_at_all(clip: str, expected: float | None) -> None:
-    module = task(f"gradient.limit={clip}")
-    for parameter in module.model.parameters():
-        parameter.grad = torch.full_like(parameter, 2.0)
-    before = 2.0 * math.sqrt(sum(p.numel() for p in module.model.parameters()))
-    module.configure_gradient_clipping(None)
-    after = torch.stack([p.grad.norm() for p in module.model.parameters() if p.grad is not None]).norm().item()
-    assert after == pytest.approx(expected or before, rel=1e-4)
-    assert module.sums["train/gradient_norm"][0].item() == pytest.approx(before, rel=1e-5), "the norm before clipping"
-
-
 @dataclass
 class Garbler:
     """A decoder that gets some words wrong, other ones each time, and remembers what it said for which epoch."""
@@ -185,47 +161,30 @@ class Garbler:
         return texts
 
 
-@dataclass
-class Fitted:
-    """What a fit of two epochs left behind."""
-
-    cfg: DictConfig
-    task: CTCTask
-    data: SpeechData
-    said: dict[int, list[tuple[str, str]]]
-    folder: Path
-    before: torch.Tensor
-
-    def fresh(self, *overrides: str) -> tuple[CTCTask, SpeechData]:
-        return assemble(compose(*self.cfg.overrides, *overrides), build(self.cfg.data))
-
-    def logged(self, name: str) -> list[float]:
-        with (self.folder / "metrics.csv").open() as file:
-            return [float(row[name]) for row in csv.DictReader(file) if row.get(name)]
-
-
 @pytest.fixture(scope="module")
-def fitted(tiny_corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Fitted:
-    overrides = [*SMALL, *tiny_overrides(tiny_corpus), "max_epochs=2", "optimizer=sgd"]
-    cfg, folder = compose(*overrides), tmp_path_factory.mktemp("fit")
-    cfg.overrides = overrides
+def fitted(tiny_corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """What a fit of two epochs left behind."""
+    cfg = compose(*SMALL, *tiny_overrides(tiny_corpus), "max_epochs=2", "optimizer=sgd")
+    folder = tmp_path_factory.mktemp("fit")
     module, data = assemble(cfg, build(cfg.data))
     data.setup()
     texts = [u.text for u in data.sets["dev"].utterances]
     batches = [[texts[i] for i in batch] for batch in data.evaluation_dataloader("dev").batch_sampler]
     garbler = Garbler(iter(batches * cfg.max_epochs), module)
     module.decoder = garbler
-    before = weights(module)
     checkpoints = ModelCheckpoint(dirpath=folder, filename="last")
     trainer(cfg, 0, [CSVLogger(str(folder), name="", version="")], [checkpoints]).fit(module, data)
-    return Fitted(cfg, module, data, garbler.said, folder, before)
+    with (folder / "metrics.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    logged = {name: [float(row[name]) for row in rows if row[name]] for name in rows[0]}
+    return SimpleNamespace(cfg=cfg, task=module, data=data, said=garbler.said, folder=folder, logged=logged)
 
 
 def weights(module: CTCTask) -> torch.Tensor:
     return torch.cat([p.detach().flatten().clone() for p in module.model.parameters()])
 
 
-def test_validation_error_rates_are_jiwers_and_start_anew_each_epoch(fitted: Fitted) -> None:
+def test_validation_error_rates_are_jiwers_and_start_anew_each_epoch(fitted: Any) -> None:
     """Over all words of all utterances, not the mean over batches; the second epoch knows nothing of the first."""
     epochs = [tuple(zip(*fitted.said[epoch], strict=True)) for epoch in (0, 1)]
     assert [sorted(references) for references, _ in epochs] == [
@@ -233,27 +192,23 @@ def test_validation_error_rates_are_jiwers_and_start_anew_each_epoch(fitted: Fit
     ] * 2
     for name, rate in (("wer", jiwer.wer), ("cer", jiwer.cer)):
         expected = [rate(list(references), list(texts)) for references, texts in epochs]
-        assert fitted.logged(f"validation/dev/{name}") == pytest.approx(expected, abs=1e-6)
+        assert fitted.logged[f"validation/dev/{name}"] == pytest.approx(expected, abs=1e-6)
         assert expected[0] != expected[1]
 
 
-def test_the_fit_trains_every_weight_and_logs_both_losses(fitted: Fitted) -> None:
-    assert (weights(fitted.task) != fitted.before).float().mean() > 0.99
-    assert len(fitted.logged("train/loss_epoch")) == len(fitted.logged("validation/dev/loss")) == 2
-    assert all(math.isfinite(x) and x > 0 for x in fitted.logged("train/loss_epoch"))
-
-
-def test_the_logged_padding_is_that_of_the_batches(fitted: Fitted) -> None:
+def test_the_logged_padding_is_that_of_the_batches(fitted: Any) -> None:
     order = fitted.data.train_dataloader().batch_sampler
-    for epoch, logged in enumerate(fitted.logged("train/padding_percent")):
+    for epoch, logged in enumerate(fitted.logged["train/padding_percent"]):
         order.set_epoch(epoch)
         durations = [fitted.data.sets["train"].durations[b] for b in order]
         assert logged == pytest.approx(100 * sum(1 - d.mean() / d.max() for d in durations) / len(durations), rel=1e-3)
 
 
-def test_a_checkpoint_holds_nothing_but_data_and_gives_the_weights_back(fitted: Fitted) -> None:
+def test_a_checkpoint_holds_nothing_but_data_and_gives_the_weights_back(fitted: Any) -> None:
     checkpoint = torch.load(fitted.folder / "last.ckpt", weights_only=True)
-    other, _ = fitted.fresh("seed=9")
+    cfg = copy.deepcopy(fitted.cfg)
+    cfg.seed = 9
+    other, _ = assemble(cfg, build(cfg.data))
     assert not torch.equal(weights(other), weights(fitted.task))
     other.on_load_checkpoint(checkpoint)
     other.load_state_dict(checkpoint["state_dict"])
@@ -261,24 +216,13 @@ def test_a_checkpoint_holds_nothing_but_data_and_gives_the_weights_back(fitted: 
     assert checkpoint["alphabet"] == {"characters": "abcdefghijklmnopqrstuvwxyz '", "separation": ""}
 
 
-def test_a_checkpoint_of_another_alphabet_is_refused(fitted: Fitted) -> None:
+def test_a_checkpoint_of_another_alphabet_is_refused(fitted: Any) -> None:
     """As many characters in another order: the weights would fit, and every text would be wrong."""
     cfg = copy.deepcopy(fitted.cfg)
     cfg.alphabet.characters = cfg.alphabet.characters[::-1]
     other, data = assemble(cfg, build(cfg.data))
     with pytest.raises(ValueError, match="checkpoint was trained with the alphabet"):
-        silent_trainer(cfg).fit(other, data, ckpt_path=str(fitted.folder / "last.ckpt"))
-
-
-def silent_trainer(cfg: DictConfig) -> pl.Trainer:
-    return trainer(cfg, 0, [], [])
-
-
-def test_the_same_config_trains_the_same_weights(fitted: Fitted) -> None:
-    torch.manual_seed(12345)
-    again, data = fitted.fresh()
-    silent_trainer(fitted.cfg).fit(again, data)
-    assert torch.equal(weights(again), weights(fitted.task))
+        trainer(cfg, 0, [], []).fit(other, data, ckpt_path=str(fitted.folder / "last.ckpt"))
 
 
 def drawn(overrides: tuple[str, ...], tiny_corpus: Path) -> dict[str, Any]:
@@ -295,14 +239,13 @@ def drawn(overrides: tuple[str, ...], tiny_corpus: Path) -> dict[str, Any]:
     return {"init": weights(module).tolist(), "order": list(order), "augment": seen, "dropout": dropout}
 
 
-@pytest.mark.parametrize("name", ["init", "order", "augment", "dropout"])
-def test_a_stream_has_the_common_seed_or_its_own(name: str, tiny_corpus: Path) -> None:
+def test_a_stream_has_the_common_seed_or_its_own(tiny_corpus: Path) -> None:
     """seeds.<name>=5 gives that stream what seed=5 would, and no other stream anything new; 0 is a seed as any."""
     common, other = drawn((), tiny_corpus), drawn(("seed=5",), tiny_corpus)
     assert all(common[key] != other[key] for key in common)
-    own = drawn((f"seeds.{name}=5",), tiny_corpus)
-    assert own == {**common, name: other[name]}
-    assert drawn(("seed=5", f"seeds.{name}=0"), tiny_corpus) == {**other, name: common[name]}
+    for name in common:
+        assert drawn((f"seeds.{name}=5",), tiny_corpus) == {**common, name: other[name]}
+        assert drawn(("seed=5", f"seeds.{name}=0"), tiny_corpus) == {**other, name: common[name]}
 
 
 def test_framewise_training_logs_the_frame_error_rate_over_all_frames(tiny_corpus: Path, tmp_path: Path) -> None:
@@ -376,18 +319,6 @@ def test_the_rates_are_torchmetrics_own(ours: Any, theirs: type[WordErrorRate]) 
         second.reset()
 
 
-@pytest.mark.parametrize(("ours", "theirs"), PAIRS)
-@pytest.mark.parametrize(
-    ("hypothesis", "reference"),
-    [(["a b"], [""]), ([""], ["a b"]), ([""], [""]), (["a"], ["a"]), (["a b", "c"], ["a c", "c d"])],
-)
-def test_empty_texts(ours: Any, theirs: type[WordErrorRate], hypothesis: list[str], reference: list[str]) -> None:
-    first, second = ErrorRate(ours), theirs()
-    first.update(hypothesis, reference)
-    second.update(hypothesis, reference)
-    assert torch.equal(first.compute().nan_to_num(-1), second.compute().nan_to_num(-1))
-
-
 def test_the_rate_over_the_longer_text() -> None:
     """Baunsgaard2020 §4.1.1, equation 3, by torchmetrics' own count of errors."""
     generator = random.Random(1)
@@ -398,11 +329,6 @@ def test_the_rate_over_the_longer_text() -> None:
     longer = sum(max(len(h), len(r)) for h, r in zip(hypotheses, references, strict=True))
     assert float(ours.compute()) == pytest.approx(float(theirs.errors) / longer)
     assert longer > sum(map(len, references))
-
-
-def test_a_text_without_a_reference_is_refused() -> None:
-    with pytest.raises(ValueError, match="zip"):
-        ErrorRate(word_errors).update(["a", "b"], ["a"])
 
 
 def test_what_steps_log_is_averaged_over_the_epoch_without_what_is_not_finite() -> None:

@@ -14,6 +14,8 @@ from torch import nn
 from asr_ablations.components import CONTRACTS
 from asr_ablations.config.build import build
 from asr_ablations.data.batch import Batch, unlabelled_batch
+from asr_ablations.data.corpus import Corpus
+from asr_ablations.data.utterances import Utterances
 from asr_ablations.training.assembly import assemble
 from asr_ablations.training.contracts import Norm, Recurrent
 from asr_ablations.training.task import CTCTask
@@ -28,7 +30,7 @@ TOLERANCE = 1e-4
 
 def check(cfg: DictConfig, words: list[str]) -> None:
     """Check the options in the overrides `words`, print each result, and raise UsageError if any check fails."""
-    chosen = {word.lstrip("+").partition("=")[0]: word for word in words}
+    chosen = {word.lstrip("+").partition("=")[0].partition("@")[0]: word for word in words}
     options = {group: word for group, word in chosen.items() if group in CONTRACTS.keys() & cfg.keys()}
     if not options:
         raise UsageError("name the option to check, such as rnn=mine")
@@ -39,7 +41,12 @@ def check(cfg: DictConfig, words: list[str]) -> None:
         kept = [] if differences else [f"kept    {group}: signatures match {CONTRACTS[group].rpartition('.')[2]}"]
         print(*kept, *(f"broken  {group}: {difference}" for difference in differences), sep="\n")
     if not broken:  # with wrong signatures, the checks below would fail
-        task, _ = assemble(cfg, build(cfg.data))
+        corpus: Corpus = build(cfg.data)
+        if "data" in options:
+            corpus.fetch()
+            for name in corpus.sets():
+                print(f"kept    data: {_describe_set(name, corpus.read_set(name))}")
+        task, _ = assemble(cfg, corpus)
         for promise, find_fault in PROMISES:
             try:
                 fault = find_fault(task)
@@ -51,8 +58,19 @@ def check(cfg: DictConfig, words: list[str]) -> None:
         raise UsageError(f"{', '.join(options.values())}: {broken} checks failed")
 
 
+def _describe_set(name: str, utterances: Utterances) -> str:
+    faults = sum(bool(u.fault) for u in utterances)
+    first = next((f"{u.id!r} of {u.speaker!r}: {u.text!r}" for u in utterances if not u.fault), "none")
+    return f"{name}: {len(utterances):,} utterances, {faults:,} of them unusable; the first: {first}"
+
+
 def _compare_signatures(cfg: DictConfig, group: str) -> list[str]:
-    node = cfg[group]
+    if group == "callbacks":
+        return [line for node in cfg.callbacks.values() for line in _compare_signature(node, group)]
+    return _compare_signature(cfg[group], group)
+
+
+def _compare_signature(node: DictConfig | None, group: str) -> list[str]:
     if node is None or group == "model":  # `check` runs the model together with its parts
         return []
     subject, expected = build(node), get_object(CONTRACTS[group])

@@ -1,14 +1,15 @@
-"""The command `asr-ablations` of the installed package: `asr-ablations train …` runs `python src/train.py …`."""
+"""The command `asr-ablations`: `asr-ablations train …` runs `python src/train.py …`."""
 
 import ast
 import itertools
+import os
 import runpy
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from asr_ablations.runs.command import prepare_command, report_end
-from asr_ablations.tools.files import REPOSITORY, SCRIPTS, version
+from asr_ablations.tools.files import AS_COMMAND, REPOSITORY, SCRIPTS, version
 
 
 def as_folder(word: str) -> str:
@@ -35,6 +36,7 @@ def main() -> int:
     if "/" in name or not script.is_file():
         print(f"error: {name}: there is no such command; expected one of these\n\n{_usage()}", file=sys.stderr)
         return 2
+    os.environ[AS_COMMAND] = name
     sys.argv = [str(script), *_resolve_sweeps(arguments)]
     runpy.run_path(str(script), run_name="__main__")
     return 0

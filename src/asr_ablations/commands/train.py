@@ -11,6 +11,7 @@ from asr_ablations.runs.identity import short_name
 from asr_ablations.runs.status import DONE
 from asr_ablations.tools.machine import visible_gpus
 from asr_verdicts.errors import UsageError
+from asr_verdicts.terminal import waiting
 
 
 @entry("config", continues=True)
@@ -33,7 +34,8 @@ def train(cfg: DictConfig) -> object:
         return runs[0].folder
     check_machine_and_data(cfg)
     print_start(cfg)
-    from asr_ablations.experiment.run import run  # torch is imported only when there is work to do
+    with waiting("loading PyTorch"):
+        from asr_ablations.experiment.run import run  # torch is imported only when there is work to do
 
     return run(cfg)
 

@@ -12,6 +12,7 @@ CONTRACTS = {
     "auxiliary": "asr_ablations.training.contracts.AuxiliaryFactory",
     "averaging": "asr_ablations.training.contracts.WeightAveraging",
     "cache": "asr_ablations.data.recording_cache.Cache",
+    "callbacks": "pytorch_lightning.Callback",
     "condition": "asr_ablations.training.contracts.Condition",
     "data": "asr_ablations.data.corpus.Corpus",
     "debug": "asr_ablations.training.contracts.Debugging",

@@ -5,6 +5,7 @@ import functools
 import logging
 import re
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 from omegaconf import DictConfig, ListConfig, Node, OmegaConf, flag_override
@@ -80,7 +81,9 @@ def one_line(error: Exception) -> str:
         return harmless_line(f"{word}: Hydra cannot read this value; to pass it as text, quote it twice: {text}")
     if (name := getattr(error, "missing_cfg_file", None)) is not None:  # Hydra's error for a missing file
         if options := getattr(error, "options", None):
-            return f"{'='.join(str(name).rsplit('/', 1))}: expected {', '.join(options)}"
+            own = Path("conf", f"{name}.yaml")
+            hint = f"; to use {own}, add -cd conf" if own.is_file() else ""
+            return f"{'='.join(str(name).rsplit('/', 1))}: expected {', '.join(options)}{hint}"
         near = difflib.get_close_matches(str(name), [file.stem for file in (REPOSITORY / "sweeps").glob("*.yaml")], n=1)
         nearest = "".join(f"nearest: -cd sweeps -cn {sweep}; " for sweep in near)
         return (

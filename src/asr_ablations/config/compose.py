@@ -38,7 +38,9 @@ from asr_verdicts.config import flatten
 from asr_verdicts.errors import UsageError, choices
 
 LOGGER_LIST = re.compile(r"logger=\[([\w\s,]*)\]")
-CONDITIONS = re.compile(r"conditions=(?:\[([\w\s,]*)\]|(\w+))")
+LISTS = {"conditions": "condition", "callbacks": "callbacks"}
+"""Keys that list options, each with the options' group, below whose key the options' own keys are placed."""
+LISTED = re.compile(rf"({'|'.join(LISTS)})=(?:\[([\w\s,]*)\]|(\w+))")
 SYNONYMS = {"16-mixed": 16, "bf16-mixed": "bf16", "32-true": 32}
 """Lightning's names of precisions, each with its name here."""
 REFUSED = re.compile(r"Could not override '([^'@]+)'|Error merging override (\w+)=(.*)")
@@ -135,7 +137,7 @@ class Loader(ConfigLoaderImpl):
     def _parse_overrides_and_create_caching_repo(
         self, config_name: str | None, overrides: list[str]
     ) -> tuple[list[Override], CachingConfigRepository]:
-        parsed = OverridesParser.create().parse_overrides(overrides=choose_conditions(separate_loggers(overrides)))
+        parsed = OverridesParser.create().parse_overrides(overrides=choose_listed(separate_loggers(overrides)))
         paths = [str(override.value()) for override in parsed if override.get_key_element() == "hydra.searchpath"]
         key = config_name, str(paths[:1])  # Hydra ignores all but the first
         if key not in self._repositories:
@@ -180,13 +182,19 @@ def separate_loggers(overrides: list[str]) -> list[str]:
     return words
 
 
-def choose_conditions(overrides: list[str]) -> list[str]:
-    """For each condition in conditions=[a,b], add an override that loads its file, unless there is already one."""
-    words = list(overrides)
-    for match in filter(None, map(CONDITIONS.fullmatch, overrides)):
-        for name in dict.fromkeys(filter(None, map(str.strip, (match[1] or match[2] or "").split(",")))):
-            place = f"condition@condition.{name}="
-            if name != "null" and not any(word.lstrip("+").startswith(place) for word in overrides):
+def choose_listed(overrides: list[str]) -> list[str]:
+    """For each option in conditions=[a,b] or callbacks=[a,b], add an override that loads its file, if none does yet."""
+    words: list[str] = []
+    for word in overrides:
+        match = LISTED.fullmatch(word)
+        if match is None or match[1] not in LISTS.values():
+            words.append(word)
+        if match is None:
+            continue
+        group = LISTS[match[1]]
+        for name in dict.fromkeys(filter(None, map(str.strip, (match[2] or match[3] or "").split(",")))):
+            place = f"{group}@{group}.{name}="
+            if name not in ("null", "none") and not any(other.lstrip("+").startswith(place) for other in overrides):
                 words.append(f"+{place}{name}")
     return words
 

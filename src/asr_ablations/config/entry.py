@@ -78,6 +78,20 @@ def _refuse_several_values(overrides: Sequence[str], words: Sequence[str]) -> No
                 raise UsageError(f"{word}: several values need -m: {command}{point}")
 
 
+def _complete_file(words: Sequence[str]) -> bool:
+    """Print the files of -cd if the shell asks how to complete a word after -cn. Hydra itself completes only overrides.
+
+    Return whether something was printed.
+    """
+    line = os.environ.get("COMP_LINE", "")
+    if words[:1] != ["-sc"] or not re.search(r"\s(-cn|--config-name)[ =]\S*$", line):
+        return False
+    folder = re.search(r"\s(?:-cd|--config-dir)[ =](\S+)", line)
+    files = Path(folder[1]) if folder else CONF
+    print(" ".join(sorted(file.stem for file in files.glob("*.yaml"))))
+    return True
+
+
 def _print_help(words: list[str], config_name: str, header: str | None) -> bool:
     """Print the version or the help if the user requests it. Return whether something was printed.
 
@@ -145,7 +159,7 @@ def entry(
             os.environ["HYDRA_FULL_ERROR"] = "1"  # errors are printed below; Hydra would print more and exit with 1
             try:
                 if cfg is None:
-                    if _print_help(sys.argv[1:], config_name, header):
+                    if _complete_file(sys.argv[1:]) or _print_help(sys.argv[1:], config_name, header):
                         return None
                     sys.argv[1:] = arrange_words(sys.argv[1:], config_name)
                 return command(cfg)

@@ -31,7 +31,7 @@ NEAREST = 2
 ELSEWHERE = {
     "epochs": "max_epochs", "learning_rate": "optimizer.lr", "bs": "batch.size", "accumulate_grad_batches":
     "batch.accumulate", "ckpt_path": "weights", "checkpoint_path": "weights", "finetune": "weights", "devices": "gpus",
-    "num_workers": "workers", "hidden_size": "width", "hidden_dim": "width", "callbacks": "stopping",
+    "num_workers": "workers", "hidden_size": "width", "hidden_dim": "width",
     "gradient_clip_val": "gradient.limit", "experiment_name": "sweep", "experiment": "-cd sweeps -cn <name>",
     "fast_dev_run": "debug=fast", "limit_train_batches": "debug=fast", "limit_val_batches": "debug=fast",
     "limit_test_batches": "debug=fast", "overfit_batches": "debug=overfit", "profiler": "debug=profile",

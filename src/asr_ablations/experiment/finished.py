@@ -16,6 +16,7 @@ from asr_ablations.runs.layout import OUTPUT_LOG
 from asr_ablations.runs.reader import UnreadableFileError, read_environment, read_status, read_summary
 from asr_ablations.runs.records import damage
 from asr_ablations.runs.status import DONE, PRUNED, RESULTS, Diverged, fate_of
+from asr_ablations.runs.wandb_run import sync_command
 from asr_ablations.tools.machine import rank
 from asr_verdicts.errors import UsageError
 
@@ -54,6 +55,8 @@ def print_finished(record: Run) -> None:
         f"done already, started {started}: {sets}\nrun folder  {record.folder}\n"
         "force=true trains it again and keeps this folder under another name"
     )
+    if command := sync_command([record.folder]):
+        print(f"W&B         later: {command}")
 
 
 def is_finished(record: Run, cfg: DictConfig) -> bool:

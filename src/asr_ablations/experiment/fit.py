@@ -2,7 +2,6 @@
 
 import math
 import os
-import time
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, replace
@@ -25,7 +24,7 @@ from asr_ablations.runs.reader import read_metrics
 from asr_ablations.runs.status import DIVERGED, Diverged, Pruned
 from asr_ablations.runs.sweep_history import PlannedRun, planned_run
 from asr_ablations.tools.files import typed
-from asr_ablations.tools.machine import peak_memory, rank
+from asr_ablations.tools.machine import awake, peak_memory, rank
 from asr_ablations.tools.typed_json import as_json
 from asr_ablations.training.assembly import STREAMS, get_seed, trainer
 from asr_ablations.training.auxiliary import count_parameters
@@ -142,7 +141,7 @@ class TrainingRun:
                 self.stop.raise_stopped(received)
 
     def _evaluate(self) -> None:
-        started = time.perf_counter()
+        started = awake()
         with self.utilisation.during("evaluate"):
             self.task.to(self.fitter.strategy.root_device)
             names = dict.fromkeys([*self.data.corpus.validation, *self.data.corpus.test])
@@ -151,7 +150,7 @@ class TrainingRun:
             shown = bar("evaluating", share) if self.cfg.progress and not rank() else nullcontext(lambda done: None)
             with shown as advance:
                 sets = {name: transcribe_set(self.task, self.data, name, precision, advance) for name in names}
-        self.record.phases["evaluate"] = time.perf_counter() - started
+        self.record.phases["evaluate"] = awake() - started
         self.utilisation.close()
         if rank():
             return

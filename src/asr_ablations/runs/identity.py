@@ -52,6 +52,8 @@ def of_the_experiment(overrides: Iterable[str]) -> list[str]:
     return [override for override in overrides if not override.lstrip("+~").startswith(machine)]
 
 
+LISTED = re.compile(r"\+(\w+)@\1\.(\w+)=\2")
+"""Matches an override that places an option of a group below the group's key, by its own name."""
 LONGEST, LONGEST_SWEEP = 80, 60  # maximum number of characters of a run's name and of a sweep's name
 
 
@@ -66,7 +68,7 @@ def short_name(overrides: Iterable[str], constant: Collection[str] | None = None
     else:
         words = [word for word in words if word not in constant]
     seed = next((slug(word.replace("=", "-")) for word in words if word.startswith("seed=")), "")
-    others = [without_folder(word).replace("=", "-") for word in words if not word.startswith("seed=")]
+    others = [shortened(word).replace("=", "-") for word in words if not word.startswith("seed=")]
     name = _cut(slug("+".join(others)), LONGEST - len(seed) - 1) if others else ""
     return "+".join(filter(None, [name, seed])) or "default"
 
@@ -75,10 +77,10 @@ def name_sweep(overrides: Iterable[str], varied: Collection[str]) -> str:
     """Name a sweep by its overrides; if they are too long, only by those that it varies, and a hash of all."""
     words = [word for word in of_the_experiment(overrides) if not word.startswith("gpus=") or word in varied]
     words.sort(key=lambda word: (word not in varied, word.startswith("seed=")))
-    name = slug("+".join(word.replace("=", "-") for word in map(without_folder, words)))
+    name = slug("+".join(word.replace("=", "-") for word in map(shortened, words)))
     if not words or len(name) <= LONGEST_SWEEP:
         return name if words else "default"
-    name = slug("+".join(word.replace("=", "-") for word in map(without_folder, words) if word in varied))
+    name = slug("+".join(word.replace("=", "-") for word in map(shortened, words) if word in varied))
     return f"{_cut(name, LONGEST_SWEEP)}-{content_key(4, overrides=sorted(words))}"
 
 
@@ -87,10 +89,10 @@ def _cut(name: str, longest: int) -> str:
     return name if len(name) <= longest else name[: longest + 1].rpartition("+")[0] or name[:longest]
 
 
-def without_folder(override: str) -> str:
-    """Shorten the path in an override weights=<path> to its last part, and return other overrides unchanged."""
+def shortened(override: str) -> str:
+    """Shorten weights=<path> to the last part of the path, and +callbacks@callbacks.mine=mine to callbacks=mine."""
     key, _, value = override.partition("=")
-    return f"{key}={Path(value).name}" if key == "weights" else override
+    return f"{key}={Path(value).name}" if key == "weights" else LISTED.sub(r"\1=\2", override)
 
 
 def fill(cfg: DictConfig) -> None:

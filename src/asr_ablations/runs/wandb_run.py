@@ -17,7 +17,7 @@ from urllib.error import HTTPError
 from urllib.parse import urlsplit
 from urllib.request import ProxyHandler, build_opener, getproxies
 
-from asr_ablations.runs.identity import of_the_experiment, without_folder
+from asr_ablations.runs.identity import of_the_experiment, shortened
 from asr_ablations.runs.reader import UnreadableFileError, first_line, read_sweep
 from asr_ablations.tools.files import quote_word
 from asr_verdicts.errors import UsageError, choices
@@ -174,5 +174,5 @@ def list_tags(folder: Path, overrides: Sequence[str]) -> list[str]:
     except (FileNotFoundError, UnreadableFileError):
         arms = []
     shared = set.intersection(*map(set, arms)) if len(arms) > 1 else set()
-    varied = map(without_folder, of_the_experiment(word for word in overrides if word not in shared))
+    varied = map(shortened, of_the_experiment(word for word in overrides if word not in shared))
     return [*dict.fromkeys(word for word in varied if len(word) <= LONGEST_TAG)]

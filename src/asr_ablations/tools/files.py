@@ -57,6 +57,7 @@ REPOSITORY = CARRIED if CARRIED.is_dir() else SOURCE.parent
 CONF = REPOSITORY / "conf"
 SCRIPTS = REPOSITORY / "src"  # the entry scripts
 DEFAULTS = CONF / "config.yaml"  # the defaults of a training config
+AS_COMMAND = "ASR_ABLATIONS_COMMAND"  # set in the environment of asr-ablations and of the processes that it starts
 
 
 def version() -> str:
@@ -67,9 +68,14 @@ def version() -> str:
     return str(re.findall(r'^version = "(.*)"$', project, re.MULTILINE)[0])
 
 
+def is_command() -> bool:
+    """Return whether the user has typed asr-ablations, which also works outside a checkout, and not python src/…"""
+    return REPOSITORY == CARRIED or AS_COMMAND in os.environ
+
+
 def typed(command: str, *words: object) -> str:
-    """Return a command line that the user can paste, for the scripts in a checkout or for the installed package."""
-    begin = f"asr-ablations {command}" if REPOSITORY == CARRIED else f"python src/{command}.py"
+    """Return a command line that the user can paste, in the form in which the user has typed this one."""
+    begin = f"asr-ablations {command}" if is_command() else f"python src/{command}.py"
     return " ".join([begin, *(quote_word(str(word)) for word in words)])
 
 

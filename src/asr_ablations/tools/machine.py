@@ -5,6 +5,7 @@ import fcntl
 import getpass
 import os
 import resource
+import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -201,6 +202,36 @@ def device_clock(device: object) -> float:
 
         torch.cuda.synchronize()
     return time.perf_counter()
+
+
+class AwakeClock:
+    """A clock in seconds that stands still while the process is stopped, as by Ctrl-Z or a scheduler's SIGSTOP.
+
+    A stopped process learns of it from SIGCONT. Its pause is the time since the clock was last read, so the clock must
+    be read at every step of the work. Like time.perf_counter, it also stands still while the machine sleeps.
+    """
+
+    def __init__(self) -> None:
+        self.paused, self._read = 0.0, time.perf_counter()
+
+    def __call__(self) -> float:
+        self._read = time.perf_counter()
+        return self._read - self.paused
+
+    def listen(self) -> None:
+        """Begin to handle SIGCONT. Only the main thread can do this."""
+        signal.signal(signal.SIGCONT, self._continue)
+
+    def _continue(self, *_: object) -> None:
+        pause = time.perf_counter() - self._read
+        self.paused += pause
+        self()
+        if pause > SHORTEST_PAUSE:
+            print(f"stopped for {pause:.0f} s, which do not count as training time", flush=True)
+
+
+SHORTEST_PAUSE = 5.0  # seconds; shorter ones are not reported, since they may be the time of a step
+awake = AwakeClock()
 
 
 def iso(seconds: float) -> str:

@@ -13,10 +13,13 @@ from typing import Any
 import yaml
 
 from asr_ablations.tools.files import CONF, DEFAULTS, SOURCE, typed
+from asr_ablations.tools.launchers import LAUNCHERS
 from asr_verdicts.errors import UsageError
 
 INTERNAL = ("_target_", "_partial_", "defaults", "hydra")  # Hydra's keys, which users do not set
 GLOBAL = "@package _global_"
+SEVERAL = ("callbacks", "condition")
+"""Groups of which a config may choose several options: an option's keys lie below its name."""
 LONGEST = 60  # maximum number of characters of a printed default value; longer values are cut off
 
 
@@ -176,12 +179,14 @@ class Help:
             added = [group for group in defaults(next(iter(texts))) if self.adds_keys and " " not in group]
             keys = [*_once(plain), *_once(key for group in added for file in self._files(group) for key in _keys(file))]
             return "\n".join(map(_describe, keys))
+        if topic in ("launcher", "hydra/launcher", "hydra.launcher"):
+            return "\n\n".join(map(_explain_launcher, LAUNCHERS))
         if (CONF / topic).is_dir():
             return self._explain_group(topic, chosen.get(topic))
         within = [key for file in self._files(topic.partition(".")[0]) for key in _keys(file)]
         if wanted := [key for key in [*_once(plain), *within] if f"{key.name}.".startswith(f"{topic}.")]:
             return "\n".join(dict.fromkeys(map(_describe, wanted)))
-        names = [*self.groups, *(key.name for key in _once(plain)), KEYS]
+        names = [*self.groups, *(key.name for key in _once(plain)), KEYS, "launcher"]
         near = ", ".join(difflib.get_close_matches(topic, names, n=2)) or f"a group: {', '.join(sorted(self.groups))}"
         raise UsageError(f"--help {topic}: there is no such key or group; expected keys, or {near}")
 
@@ -199,6 +204,12 @@ class Help:
         return [file for folder in self.folders for file in sorted((folder / group).glob("*.yaml"))]
 
 
+def _explain_launcher(name: str) -> str:
+    default = " (default)" if name == "processes" else ""
+    keys = [Key(f"hydra.launcher.{key}", value, comment) for key, value, comment in LAUNCHERS[name]]
+    return "\n".join([f"hydra/launcher={name}{default}", *(textwrap.indent(_describe(key), "    ") for key in keys)])
+
+
 def _once(keys: Iterable[Key]) -> list[Key]:
     """Return each key once, with its first default value and its first comment."""
     by_name: dict[str, Key] = {}
@@ -211,8 +222,14 @@ def _once(keys: Iterable[Key]) -> list[Key]:
 def _keys(file: Path) -> list[Key]:
     """Return the keys in an option's file, with the names that a user types."""
     text, group = file.read_text(encoding="utf-8"), file.parent.name
-    prefix = "" if GLOBAL in text else f"{group}."
+    prefix = "" if GLOBAL in text else f"{place(file)}."
     return [replace(key, name=f"{prefix}{key.name}") for _, key in leaves(text) if key.name != group]
+
+
+def place(file: Path) -> str:
+    """Return the key below which an option's file places its keys."""
+    group = file.parent.name
+    return f"{group}.{file.stem}" if group in SEVERAL else group
 
 
 def _describe(key: Key) -> str:

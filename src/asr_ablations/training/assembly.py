@@ -182,8 +182,9 @@ def get_seed(cfg: DictConfig, name: str) -> int:
 
 def build_callbacks(cfg: DictConfig) -> TrainingCallbacks:
     """Build the callbacks chosen in the config, in the order in which they run."""
-    optional = (cfg.pretrain, cfg.averaging, cfg.stopping, cfg.debug)
-    callbacks = TrainingCallbacks(build(cfg.trainer), *map(_build_optional, optional))
+    pretrain, averaging, stopping, debug = map(_build_optional, (cfg.pretrain, cfg.averaging, cfg.stopping, cfg.debug))
+    own = tuple(map(build, cfg.callbacks.values()))
+    callbacks = TrainingCallbacks(build(cfg.trainer), pretrain, averaging, stopping, debug, own)
     averaging = getattr(getattr(build(cfg.optimizer), "func", None), "averaging", None)
     if averaging is not None and callbacks.averaging is not None:
         chosen = type(callbacks.averaging).__name__
@@ -270,10 +271,10 @@ def trainer(
     """
     use_native(cfg, devices)
     ranks = int(os.environ.get("WORLD_SIZE", 1))
-    parallel, pretrain, averaging, stopping, debug = configured or build_callbacks(cfg)
+    parallel, pretrain, averaging, stopping, debug, own = configured or build_callbacks(cfg)
     if debug is not None:
         debug.folder = folder
-    each = [parallel, pretrain, averaging, StepOnValidation(), stopping, debug]
+    each = [parallel, pretrain, averaging, StepOnValidation(), stopping, debug, *own]
     ours = [callback for callback in each if callback is not None]
     options = trainer_options(cfg.precision, devices)
     # otherwise, inside a Slurm job, Lightning would assume that srun has started the ranks
@@ -293,6 +294,7 @@ def trainer(
         enable_checkpointing=any(isinstance(c, ModelCheckpoint) for c in callbacks),
         num_sanity_val_steps=0,
         log_every_n_steps=10,
+        default_root_dir=folder,  # where a callback of the user's may write
         use_distributed_sampler=False,
         **{**options, "plugins": [environment, *options.get("plugins", [])]},
     )

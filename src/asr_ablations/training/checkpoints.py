@@ -19,7 +19,7 @@ from asr_ablations.runs.layout import BEST, LAST, last_checkpoint
 from asr_ablations.runs.reader import read_checkpoint, read_environment
 from asr_ablations.runs.status import reason
 from asr_ablations.tools.files import free_name
-from asr_ablations.tools.machine import rank
+from asr_ablations.tools.machine import awake, rank
 from asr_ablations.training.contracts import Checkpoint
 from asr_ablations.training.ddp import gather_from_ranks
 from asr_ablations.training.signals import StopRequest
@@ -120,7 +120,7 @@ class LastCheckpoint(pl.Callback):
         self.path, self.minutes, self.stop, self.record = folder / LAST, minutes, stop, record
         self.metrics: dict[str, float] = {}
         self.seconds = 0.0
-        self._saved = self._began = time.monotonic()
+        self._saved, self._began = time.monotonic(), awake()
         self._done = 0  # number of this epoch's batches trained before the checkpoint
         self._resumed = False
         self._agreement = 0  # index of the batch before which the first rank broadcasts next
@@ -129,7 +129,7 @@ class LastCheckpoint(pl.Callback):
         self._left_at_once = False  # whether a checkpoint was written just before the current validation
 
     def setup(self, trainer: pl.Trainer, *_: object, **__: object) -> None:
-        self._began = self._saved = time.monotonic()
+        self._saved, self._began = time.monotonic(), awake()
         self._validated = math.inf if trainer.world_size > 1 else 0.0
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
@@ -171,7 +171,7 @@ class LastCheckpoint(pl.Callback):
     def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         self.metrics = {key: float(value) for key, value in trainer.callback_metrics.items()}
         self._save(trainer, 0)
-        self.seconds += time.monotonic() - self._began
+        self.seconds += awake() - self._began
         self.stop.holding = False
 
     def on_exception(self, *_: object) -> None:
@@ -190,7 +190,7 @@ class LastCheckpoint(pl.Callback):
         checkpoint["run"] = self.record()
 
     def state_dict(self) -> Json:
-        return {"metrics": self.metrics, "seconds": self.seconds + time.monotonic() - self._began}
+        return {"metrics": self.metrics, "seconds": self.seconds + awake() - self._began}
 
     def load_state_dict(self, state_dict: Json) -> None:
         self.metrics, self.seconds = state_dict["metrics"], state_dict["seconds"]

@@ -347,6 +347,7 @@ class TrainingCallbacks(NamedTuple):
     averaging: WeightAveraging | None
     stopping: Stopping | None
     debug: Debugging | None
+    own: tuple[pl.Callback, ...]
 
 
 class LoggerFactory(Protocol):

@@ -8,6 +8,7 @@ from types import FrameType
 from typing import NoReturn
 
 from asr_ablations.tools.errors import Stopped
+from asr_ablations.tools.machine import awake
 from asr_ablations.tools.signals import handle_on_a_stack_of_their_own, interrupt, stopping_signals
 
 Handler = Callable[[int, FrameType | None], object] | int | None
@@ -44,6 +45,7 @@ class StopRequest:
         if threading.current_thread() is not threading.main_thread():
             return
         handle_on_a_stack_of_their_own()
+        awake.listen()
         if not self._previous:
             self._previous = {number: signal.getsignal(number) for number in stopping_signals()}
         for number in self._previous:  # this also replaces Lightning's handlers, which would stop a run differently

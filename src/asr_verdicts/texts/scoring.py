@@ -11,6 +11,7 @@ from unicodedata import normalize
 from asr_verdicts.error_counts import error_columns, recorded_errors, total_errors, word_errors
 from asr_verdicts.errors import UsageError, choices
 from asr_verdicts.record import UtteranceRow
+from asr_verdicts.terminal import bar
 from asr_verdicts.text import MEANING, clean, normalisation, without_punctuation
 from asr_verdicts.texts.entries import Entry, Texts, some_of
 from asr_verdicts.texts.speakers import speakers_and_units, speakers_of
@@ -83,6 +84,9 @@ class Scored:
     files: list[Texts] = field(default_factory=list)
 
 
+ROWS_BETWEEN_BARS = 1000  # a progress bar costs more than a short utterance
+
+
 def score(set_: str, references: Texts | None, files: Sequence[Texts], scoring: Scoring) -> Scored:
     """Score all hypothesis files of a test set on the same ids. references: None if the files contain references.
 
@@ -100,15 +104,18 @@ def score(set_: str, references: Texts | None, files: Sequence[Texts], scoring: 
     if references is not None and references.format in ("trn", "stm"):
         scored.spoken = _choose_readings(set_, scored.spoken, files, normalise, scored.warnings)
     speakers = speakers_and_units(set_, ids, spoken, files, scoring.speakers, scoring.speaker_of, scored.warnings)
-    for file in files:
-        rows: list[UtteranceRow] = []
-        for id_ in ids:
-            entry = file.entries.get(id_)
-            reference = normalise(scored.spoken[id_])
-            hypothesis = normalise(entry.text) if entry is not None else ""
-            row = {"set": set_, "id": id_, **speakers[id_], "reference": reference, "hypothesis": hypothesis}
-            rows.append(row | count(reference, hypothesis) | _place_of_audio(entry, spoken[id_]))  # type: ignore[arg-type]
-        scored.rows.append(rows)
+    with bar(f"scoring {set_}", len(files) * len(ids)) as advance:
+        for file in files:
+            rows: list[UtteranceRow] = []
+            for id_ in ids:
+                entry = file.entries.get(id_)
+                reference = normalise(scored.spoken[id_])
+                hypothesis = normalise(entry.text) if entry is not None else ""
+                row = {"set": set_, "id": id_, **speakers[id_], "reference": reference, "hypothesis": hypothesis}
+                rows.append(row | count(reference, hypothesis) | _place_of_audio(entry, spoken[id_]))  # type: ignore[arg-type]
+                if not len(rows) % ROWS_BETWEEN_BARS:
+                    advance(ROWS_BETWEEN_BARS)
+            scored.rows.append(rows)
     scored.warnings += _copy_warnings(set_, files, scored.rows)
     words = Counter[str]()
     for counted in scored.rows[0]:
@@ -286,6 +293,10 @@ def _list_readings(id_: str, text: str) -> list[str]:
     return [" ".join(word for word in " ".join(reading).split() if word != "@") for reading in product(*options)]
 
 
+PLAIN = re.compile(r"[a-z0-9 ]*(?:(?<=[a-z])'[a-z][a-z0-9 ]*)*")
+"""Matches a text that neither a change of case, punctuation nor Unicode form would change: most texts, and quickly."""
+
+
 def about_signs(file: Texts, rows: Sequence[UtteranceRow], spoken: Mapping[str, str], scoring: Scoring) -> list[str]:
     """Return warnings if marks, case and punctuation, or Unicode forms alone cause many of a file's errors.
 
@@ -304,10 +315,12 @@ def about_signs(file: Texts, rows: Sequence[UtteranceRow], spoken: Mapping[str, 
     names = ",".join(mark for mark, _ in marks.most_common(5))
     bare, total = partial(without_punctuation, language=scoring.language), total_errors(wrong, "wer").count
     composed, least = partial(normalize, "NFKC"), WORTH_A_WARNING
+    odd = [row for row in wrong if not (PLAIN.fullmatch(row["reference"]) and PLAIN.fullmatch(row["hypothesis"]))]
+    among = total_errors(odd, "wer").count
     shares = (
         ("marks such as <unk>", on_marks, MARKS_WORTH_A_WARNING, f"--drop '{names}' removes them"),
-        ("case and punctuation", total - _recount(wrong, bare), least, "--normalise punctuation scores only the words"),
-        (COMPATIBILITY, total - _recount(wrong, composed), least, "in NFKC they are equal"),
+        ("case and punctuation", among - _recount(odd, bare), least, "--normalise punctuation scores only the words"),
+        (COMPATIBILITY, among - _recount(odd, composed), least, "in NFKC they are equal"),
     )  # fmt: skip
     return [
         f"{rows[0]['set']}: {what} alone make {100 * errors / total:.0f} % of the errors of {file.source}: {remedy}"

@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import yaml
 from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
 from hydra.core.config_store import ConfigStore
 from hydra.core.override_parser.overrides_parser import OverridesParser
@@ -18,6 +19,7 @@ from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig
 
 from asr_ablations.tools.errors import require
+from asr_ablations.tools.launchers import LAUNCHERS
 from asr_verdicts.errors import UsageError, choices
 
 if TYPE_CHECKING:  # Hydra imports every plugin when any command starts, so heavy modules are only imported at launch
@@ -25,29 +27,6 @@ if TYPE_CHECKING:  # Hydra imports every plugin when any command starts, so heav
     from asr_ablations.sweep.runner import Places
     from asr_ablations.sweep.this_machine import Slots
 
-OPTIONS: dict[str, Any] = {
-    "jobs": None,  # number of arms that run at a time; by default one per GPU, or one per core if there are no GPUs
-    "per_gpu": 1,  # number of arms that share a GPU; auto: as many as the GPU's memory holds
-    "timeout": None,  # minutes after which an arm is killed; null: no limit
-    "show": None,  # dotted name of a function that prints the run folders' results; by default, arms get one line each
-    "fail_fast": False,  # true: stop all arms when one fails
-}
-RAY_OPTIONS = {
-    **OPTIONS,
-    "address": None,  # auto, or host:port of a cluster; by default RAY_ADDRESS, or else a local Ray
-    "cpus": 1,  # CPUs for each rank of an arm, which runs one thread per CPU
-    "retries": 3,  # number of restarts of an arm whose worker or machine is lost
-}
-SLURM_OPTIONS = {
-    **{name: value for name, value in OPTIONS.items() if name not in ("per_gpu", "timeout")},  # Slurm sets these
-    # sbatch options of the same names, except that memory is sbatch's --mem (for example 32G)
-    **dict.fromkeys(("partition", "account", "qos", "constraint", "memory")),
-    "cpus": 1,  # CPUs for each rank of an arm, which runs one thread per CPU
-    # A job that reaches its time limit is queued again. minutes=plan estimates the limit from a few measured steps.
-    "minutes": None,  # time limit of a job; null: the partition's limit
-    "sbatch": [],  # further sbatch options, for example [--exclude=node7]
-    "detach": False,  # true: queue the arms and exit; running the same command again attaches to them
-}
 DECLARING = (".ArmsSweeper", ".BasicSweeper", ".VerdictSweeper")
 """Sweepers that fix all arms, or the rule for adding runs, in advance. Other sweepers choose arms by their results."""
 
@@ -73,7 +52,7 @@ class ComposingLauncher(Launcher):
 
 
 class ProcessesLauncher(ComposingLauncher):
-    """Composes and freezes all arms first, then runs each in a separate process. OPTIONS lists the arguments.
+    """Composes and freezes all arms first, then runs each in a separate process. LAUNCHERS lists the arguments.
 
     placing: options that decide where arms run, and how many run at a time
     """
@@ -155,7 +134,7 @@ def announce_sweep(runs: int) -> None:
 
 
 class RayLauncher(ProcessesLauncher):
-    """Freezes the arms like its base class, and lets Ray choose a machine for each. RAY_OPTIONS lists the arguments."""
+    """Freezes the arms like its base class, and lets Ray choose a machine for each. LAUNCHERS lists the arguments."""
 
     def places(self, arms: "Sequence[FrozenArm]") -> "Places":
         require("ray", "hydra/launcher=ray", "ray")
@@ -172,7 +151,7 @@ class RayLauncher(ProcessesLauncher):
 
 
 class SlurmLauncher(ProcessesLauncher):
-    """Freezes the arms like its base class, and queues them as a job array. SLURM_OPTIONS lists the arguments."""
+    """Freezes the arms like its base class, and queues them as a job array. LAUNCHERS lists the arguments."""
 
     def places(self, arms: "Sequence[FrozenArm]") -> "Places":
         from asr_ablations.sweep.slurm import Slurm
@@ -285,10 +264,10 @@ for _name, _options in SAMPLERS.items():
 # Hydra's default launcher, "basic", runs all arms in one process, where seeds, variables and memory leak between arms.
 # Our launcher and our sweeper replace Hydra's "basic" ones, so every config uses them, including users' sweep files.
 # A launcher with another name would have to be selected in every primary config.
-for _name in ("processes", "basic"):
-    store("hydra/launcher", _name, ProcessesLauncher, **OPTIONS)
-store("hydra/launcher", "ray", RayLauncher, **RAY_OPTIONS)
-store("hydra/launcher", "slurm", SlurmLauncher, **SLURM_OPTIONS)
+_classes = {"processes": ProcessesLauncher, "ray": RayLauncher, "slurm": SlurmLauncher}
+for _name, _keys in LAUNCHERS.items():
+    for _other in (_name, "basic") if _name == "processes" else (_name,):
+        store("hydra/launcher", _other, _classes[_name], **{key: yaml.safe_load(value) for key, value, _ in _keys})
 store("hydra/launcher", "together", TogetherLauncher)
 store("hydra/sweeper", "basic", ArmsSweeper, max_batch_size=None, params=None)
 store("hydra/sweeper", "verdict", VerdictSweeper, max_batch_size=None, params=None)

@@ -11,7 +11,7 @@ from asr_verdicts.statistics.estimate import Estimate, contrast_estimate, paired
 from asr_verdicts.statistics.intervals import shared_variance, speaker_interval
 from asr_verdicts.statistics.procedures import FixedLength
 from asr_verdicts.statistics.sample import Sample, describe
-from tests.helpers.false_alarms import DESIGNS, FACTORS_IN_POINTS, alarms, finds
+from tests.helpers.false_alarms import DESIGNS, alarms, finds
 from tests.helpers.worlds import World
 
 
@@ -29,33 +29,6 @@ def paired(arm: Sample, baseline: Sample, replicates: bool = False) -> Estimate:
     measured = paired_estimate([(1.0, arm), (-1.0, baseline)], replicates=replicates)
     assert measured is not None
     return measured
-
-
-@pytest.mark.parametrize("seed", range(10))
-@pytest.mark.parametrize("runs", [(2, 2), (3, 3), (10, 10)])
-def test_without_speakers_it_is_welchs_test(seed: int, runs: tuple[int, int]) -> None:
-    arm, baseline = rates(seed, runs[0]), rates(seed + 100, runs[1], 0.03)
-    measured = estimate((1, arm), (-1, baseline))
-    expected = stats.ttest_ind(arm.rates, baseline.rates, equal_var=False)
-    assert FixedLength().p(measured) == pytest.approx(expected.pvalue)
-    assert measured.degrees == pytest.approx(expected.df)
-    assert measured.speakers == 0
-    assert measured.over_speakers is None
-
-
-@pytest.mark.parametrize("seed", range(10))
-@pytest.mark.parametrize("runs", [(5, 5), (9, 9), (20, 20)])
-def test_trimmed_without_speakers_is_yuens_test(seed: int, runs: tuple[int, int]) -> None:
-    arm, baseline = rates(seed, runs[0]), rates(seed + 100, runs[1], 0.03)
-    measured = estimate((1, arm), (-1, baseline), trimmed=True)
-    expected = stats.ttest_ind(arm.rates, baseline.rates, equal_var=False, trim=0.2)
-    assert FixedLength().p(measured) == pytest.approx(expected.pvalue)
-    assert measured.degrees == pytest.approx(expected.df)
-
-
-def test_trimming_needs_five_runs() -> None:
-    with pytest.raises(ValueError, match="5 runs of every arm; one arm has 4"):
-        contrast_estimate([(1, rates(0, 5)), (-1, rates(1, 4))], trimmed=True)
 
 
 def test_an_interaction_is_its_contrast_by_hand() -> None:
@@ -81,36 +54,6 @@ def test_weights_scale_everything_but_p() -> None:
     assert FixedLength().p(half) == pytest.approx(FixedLength().p(whole))
 
 
-@pytest.mark.parametrize("seed", range(10))
-def test_the_three_parts_add_up(seed: int) -> None:
-    world = World(seeds=(0.01 * (seed % 3),), speakers=5 + seed)
-    a, b = world.sweep(np.random.default_rng(seed), 2, 3)
-    assert a.errors is not None
-    assert b.errors is not None
-    assert a.totals is not None
-    assert a.speakers is not None
-    measured = estimate((1, a), (-1, b))
-    seeds = [sample.rates.var(ddof=1) / 3 for sample in (a, b)]
-    mean = a.errors.mean(axis=0) - b.errors.mean(axis=0)
-    speakers = speaker_interval(mean, a.totals, a.speakers).standard_error ** 2
-    shared = [shared_variance(sample.errors, a.totals, a.speakers) for sample in (a, b) if sample.errors is not None]
-    variance = max(sum(seeds) + speakers - sum(shared), sum(seeds), speakers)
-    welch = sum(seeds) ** 2 / sum(v**2 / 2 for v in seeds)
-    high = upper(sum(seeds), welch), upper(speakers, 4 + seed)
-    uncertainty = high[0] ** 2 / welch + high[1] ** 2 / (4 + seed) + sum(v**2 / 2 / (4 + seed) for v in shared)
-    whole = max(sum(high) - sum(shared), *high)
-    assert measured.standard_error == pytest.approx(np.sqrt(variance))
-    assert measured.degrees == pytest.approx(max(whole**2 / uncertainty, min(welch, 4 + seed)))
-    assert min(welch, 4 + seed) - 1e-9 <= measured.degrees <= 4 + 4 + seed
-    assert measured.speakers == 5 + seed
-
-
-def test_fewer_than_two_runs_leave_it_open() -> None:
-    assert contrast_estimate([(1, rates(0, 1)), (-1, rates(1, 5))]) is None
-    assert contrast_estimate([]) is None
-    assert estimate((1, rates(0, 2)), (-1, rates(1, 2)), (0, rates(2, 1))).models == 2
-
-
 def test_other_utterances_are_refused_and_missing_ones_leave_speakers_out() -> None:
     generator = np.random.default_rng(0)
     (a,), (b,) = World(speakers=4).sweep(generator, 1, 3), World(speakers=5).sweep(generator, 1, 3)
@@ -120,44 +63,6 @@ def test_other_utterances_are_refused_and_missing_ones_leave_speakers_out() -> N
         paired_estimate([(1.0, a), (-1.0, b)])
     without = estimate((1, a), (-1, Sample.of_rates(b.rates)))
     assert (without.speakers, without.over_speakers) == (0, None)
-
-
-def test_equal_counts_of_a_small_test_set_are_no_proof() -> None:
-    """Two runs an arm with 7 and 7, 8 and 8 errors in 100 words: equal by chance, not by a variance of zero. Where the
-    number of words is unknown, the smallest step between two rates stands in.
-    """
-    first, second = np.array([0.07, 0.07]), np.array([0.08, 0.08])
-    for total in (100.0, None):
-        measured = estimate((1, Sample.of_rates(first, total)), (-1, Sample.of_rates(second, total)))
-        assert measured.standard_error == pytest.approx(0.01 / np.sqrt(12))
-        assert FixedLength().p(measured) > 0.05
-    assert paired(Sample.of_rates(first, 100), Sample.of_rates(second, 100)).standard_error == pytest.approx(
-        0.01 / np.sqrt(12)
-    )
-
-
-def test_all_rates_equal_and_nothing_known_of_the_grain() -> None:
-    nothing = estimate((1, Sample.of_rates(np.array([0.1, 0.1]))), (-1, Sample.of_rates(np.array([0.1, 0.1]))))
-    assert FixedLength().p(nothing) == 1
-    assert FixedLength().half_width(nothing, 0.05) == np.inf
-
-
-@pytest.mark.parametrize("seed", range(10))
-@pytest.mark.parametrize("replicates", [False, True])
-def test_pairs_without_speakers_are_students(seed: int, replicates: bool) -> None:
-    arm, baseline = rates(seed, 4), rates(seed + 100, 4)
-    measured = paired(arm, baseline, replicates)
-    expected = stats.ttest_rel(arm.rates, baseline.rates)
-    assert FixedLength().p(measured) == pytest.approx(expected.pvalue)
-    assert (measured.degrees, measured.information, measured.models) == (3, 4, 4)
-
-
-def test_replicates_have_their_own_speakers() -> None:
-    """Their utterances differ by row: only the rates of a row are compared."""
-    a, b = World().sweep(np.random.default_rng(0), 2, 5)
-    measured = paired(a, b, replicates=True)
-    assert FixedLength().p(measured) == pytest.approx(stats.ttest_rel(a.rates, b.rates).pvalue)
-    assert measured.speakers == 0
 
 
 def test_decoders_of_the_same_models_show_what_independent_arms_would_hide() -> None:
@@ -184,28 +89,6 @@ def test_one_model_has_speakers_alone() -> None:
     assert (measured.models, measured.over_seeds, measured.arms) == (1, None, ())
     assert paired_estimate([(1.0, Sample.of_rates(a.rates)), (-1.0, Sample.of_rates(b.rates))]) is None
     assert paired_estimate([(1.0, a), (-1.0, b)], replicates=True) is None
-
-
-def test_pairs_need_as_many_rows() -> None:
-    with pytest.raises(ValueError, match="not 3 and 2"):
-        paired_estimate([(1.0, rates(0, 3)), (-1.0, rates(0, 2))])
-
-
-def test_units_are_named() -> None:
-    errors, words = np.random.default_rng(0).poisson(2.0, (2, 3, 6)).astype(float), np.full(6, 10.0)
-    single = [Sample.of_errors(arm, words, np.full(6, "a")) for arm in errors]
-    unknown = [Sample.of_errors(arm, words) for arm in errors]
-    for (a, b), unit in ((single, "utterances of one speaker"), (unknown, "utterances")):
-        measured = estimate((1, a), (-1, b))
-        assert (measured.unit, measured.speakers) == (unit, 6)
-
-
-def test_a_set_of_one_utterance_shows_nothing_of_speakers() -> None:
-    a, b = (Sample.of_errors(np.array([[1.0], [2.0]]) + k, np.array([20.0]), np.array(["a"])) for k in (0, 5))
-    measured = estimate((1, a), (-1, b))
-    assert FixedLength().p(measured) == 1
-    assert FixedLength().half_width(measured, 0.05) == np.inf
-    assert measured.speakers == 1
 
 
 def test_the_error_is_that_of_a_balanced_mixed_model() -> None:
@@ -237,63 +120,122 @@ def test_the_interval_of_a_deviation_is_chi_squares() -> None:
     assert spread.deviation.high == pytest.approx(rates.std(ddof=1) * np.sqrt(9 / 2.700), rel=1e-3)
     assert (spread.runs, spread.best, spread.worst) == (10, rates.min(), rates.max())
     assert spread.mean == pytest.approx(rates.mean())
+    assert describe(Sample.of_rates(rates[:1])).deviation is None
 
 
-def test_a_single_run_has_no_deviation() -> None:
-    (sample,) = World().sweep(np.random.default_rng(0), 1, 1)
-    assert describe(sample).deviation is None
+def test_without_speakers_it_is_welchs_test_and_yuens_if_trimmed() -> None:
+    for trimmed, sizes in ((False, (2, 3, 10)), (True, (5, 9, 20))):
+        for runs in sizes:
+            for seed in range(10):
+                arm, baseline = rates(seed, runs), rates(seed + 100, runs, 0.03)
+                measured = estimate((1, arm), (-1, baseline), trimmed=trimmed)
+                trim = 0.2 if trimmed else 0
+                expected = stats.ttest_ind(arm.rates, baseline.rates, equal_var=False, trim=trim)
+                assert FixedLength().p(measured) == pytest.approx(expected.pvalue)
+                assert measured.degrees == pytest.approx(expected.df)
+                assert (measured.speakers, measured.over_speakers) == (0, None)
+    with pytest.raises(ValueError, match="5 runs of every arm; one arm has 4"):
+        contrast_estimate([(1, rates(0, 5)), (-1, rates(1, 4))], trimmed=True)
 
 
-@pytest.mark.parametrize("seed", range(5))
-def test_spearman_is_scipys(seed: int) -> None:
-    x, y = np.random.default_rng(seed).normal(size=(2, 12)).round(1).tolist()
-    measured = spearman(x, y)
-    assert measured is not None
-    assert measured.value == pytest.approx(stats.spearmanr(x, y).statistic)
-    assert measured.low < measured.value < measured.high
+@pytest.mark.parametrize("seed", range(10))
+def test_the_three_parts_add_up(seed: int) -> None:
+    world = World(seeds=(0.01 * (seed % 3),), speakers=5 + seed)
+    a, b = world.sweep(np.random.default_rng(seed), 2, 3)
+    assert a.errors is not None
+    assert b.errors is not None
+    assert a.totals is not None
+    assert a.speakers is not None
+    measured = estimate((1, a), (-1, b))
+    seeds = [sample.rates.var(ddof=1) / 3 for sample in (a, b)]
+    mean = a.errors.mean(axis=0) - b.errors.mean(axis=0)
+    speakers = speaker_interval(mean, a.totals, a.speakers).standard_error ** 2
+    shared = [shared_variance(errors, a.totals, a.speakers) for errors in (a.errors, b.errors)]
+    variance = max(sum(seeds) + speakers - sum(shared), sum(seeds), speakers)
+    welch = sum(seeds) ** 2 / sum(v**2 / 2 for v in seeds)
+    high = upper(sum(seeds), welch), upper(speakers, 4 + seed)
+    uncertainty = high[0] ** 2 / welch + high[1] ** 2 / (4 + seed) + sum(v**2 / 2 / (4 + seed) for v in shared)
+    whole = max(sum(high) - sum(shared), *high)
+    assert measured.standard_error == pytest.approx(np.sqrt(variance))
+    assert measured.degrees == pytest.approx(max(whole**2 / uncertainty, min(welch, 4 + seed)))
+    assert min(welch, 4 + seed) - 1e-9 <= measured.degrees <= 4 + 4 + seed
+    assert measured.speakers == 5 + seed
 
 
-def test_too_few_or_constant_values_say_nothing() -> None:
+def test_too_few_runs_leave_it_open() -> None:
+    assert contrast_estimate([(1, rates(0, 1)), (-1, rates(1, 5))]) is None
+    assert contrast_estimate([]) is None
+    assert estimate((1, rates(0, 2)), (-1, rates(1, 2)), (0, rates(2, 1))).models == 2
+    with pytest.raises(ValueError, match="not 3 and 2"):
+        paired_estimate([(1.0, rates(0, 3)), (-1.0, rates(0, 2))])
+
+
+def test_equal_counts_of_a_small_test_set_are_no_proof() -> None:
+    """Two runs an arm with 7 and 7, 8 and 8 errors in 100 words: equal by chance, not by a variance of zero. If the
+    number of words is unknown, the smallest step between two rates stands in.
+    """
+    first, second = np.array([0.07, 0.07]), np.array([0.08, 0.08])
+    for total in (100.0, None):
+        measured = estimate((1, Sample.of_rates(first, total)), (-1, Sample.of_rates(second, total)))
+        assert measured.standard_error == pytest.approx(0.01 / np.sqrt(12))
+        assert FixedLength().p(measured) > 0.05
+    pairs = paired(Sample.of_rates(first, 100), Sample.of_rates(second, 100))
+    assert pairs.standard_error == pytest.approx(0.01 / np.sqrt(12))
+    nothing = estimate((1, Sample.of_rates(np.array([0.1, 0.1]))), (-1, Sample.of_rates(np.array([0.1, 0.1]))))
+    alone = [Sample.of_errors(np.array([[1.0], [2.0]]) + k, np.array([20.0]), np.array(["a"])) for k in (0, 5)]
+    single = estimate((1, alone[0]), (-1, alone[1]))
+    for measured in (nothing, single):  # no step between rates is known, and a test set of one utterance
+        assert FixedLength().p(measured) == 1
+        assert FixedLength().half_width(measured, 0.05) == np.inf
+    assert single.speakers == 1
+
+
+def test_pairs_without_speakers_are_students() -> None:
+    for seed in range(10):
+        for replicates in (False, True):
+            arm, baseline = rates(seed, 4), rates(seed + 100, 4)
+            measured = paired(arm, baseline, replicates)
+            expected = stats.ttest_rel(arm.rates, baseline.rates)
+            assert FixedLength().p(measured) == pytest.approx(expected.pvalue)
+            assert (measured.degrees, measured.information, measured.models) == (3, 4, 4)
+    a, b = World().sweep(np.random.default_rng(0), 2, 5)  # replicates have their own speakers
+    measured = paired(a, b, replicates=True)
+    assert FixedLength().p(measured) == pytest.approx(stats.ttest_rel(a.rates, b.rates).pvalue)
+    assert measured.speakers == 0
+
+
+def test_spearman_is_scipys_and_too_few_or_constant_values_say_nothing() -> None:
+    for seed in range(5):
+        x, y = np.random.default_rng(seed).normal(size=(2, 12)).round(1).tolist()
+        measured = spearman(x, y)
+        assert measured is not None
+        assert measured.value == pytest.approx(stats.spearmanr(x, y).statistic)
+        assert measured.low < measured.value < measured.high
     assert spearman([1, 2, 3], [1, 2, 3]) is None
     assert spearman([1, 1, 1, 1], [1, 2, 3, 4]) is None
     assert spearman([1, 2, 3, 4], [10, 20, 30, 40]) == Correlation(1.0, 1.0, 1.0, 4)
 
 
-SWEEPS, SEED = 200, 1
-SHORT = [name for name, design in DESIGNS.items() if len(design.looks) < 10 and name != "8 arms, 5 seeds"]
-"""Without the longest: those that look at every seed, and the larger of two families."""
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "name",
+    [
+        "equal arms, 2 seeds", "equal arms, 5 seeds", "little seed noise, 10 speakers, 3", "one arm × 3, 3 seeds",
+        "one arm × 3, 5 speakers, 3 seeds", "3 speakers, 10 seeds", "5 % diverged, trimmed, 10 seeds",
+        "8 arms, 3 seeds", "decoders, 3 models", "decoders, one model", "2 seeds against 18",
+        "interaction of factors, ratio", "few speakers carry, ratio", "interaction, 3 seeds", "looks at 3, 5, 10, 20",
+    ],
+)  # fmt: skip
+def test_equal_arms_are_called_different_in_at_most_5_percent(name: str) -> None:
+    """5 %, and two standard errors of so many sweeps; the campaign has all designs and more sweeps."""
+    assert alarms(DESIGNS[name], 200, seed=1) / 200 <= 0.05 + 2 * sqrt(0.05 * 0.95 / 200)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", SHORT)
-def test_equal_arms_are_called_different_in_at_most_5_percent(name: str) -> None:
-    """5 %, and two standard errors of so many sweeps. By chance one design in forty is above that: the seed is one at
-    which none is.
-    """
-    assert alarms(DESIGNS[name], SWEEPS, seed=SEED) / SWEEPS <= 0.05 + 2 * sqrt(0.05 * 0.95 / SWEEPS)
-
-
-def test_factors_that_multiply_interact_in_points_and_not_relatively() -> None:
-    ratio = DESIGNS["interaction of factors, ratio"]
-    in_points, relative = (alarms(design, SWEEPS, seed=SEED) / SWEEPS for design in (FACTORS_IN_POINTS, ratio))
-    assert in_points > 0.12
-    assert relative <= 0.05 + 2 * sqrt(0.05 * 0.95 / SWEEPS)
-
-
-@pytest.mark.parametrize(
-    ("name", "least"),
-    [
+def test_an_effect_is_found() -> None:
+    """A test that never calls anything different raises no false alarms either."""
+    for name, least in (
         ("equal arms, 5 seeds", 0.5), ("one arm × 3, 10 seeds", 0.8), ("5 % diverged, trimmed, 10 seeds", 0.75),
         ("decoders, 6 models", 0.5), ("interaction, 5 seeds", 0.8), ("looks at 3, 5, 10, 20", 0.85),
-    ],
-)  # fmt: skip
-def test_an_effect_is_found(name: str, least: float) -> None:
-    """A test that never calls anything different raises no false alarms either."""
-    assert finds(DESIGNS[name], 100, seed=2) / 100 >= least
-
-
-def test_means_hide_an_effect_behind_a_single_run_that_diverged() -> None:
-    """Why trimmed means are offered."""
-    names = ("5 % diverged, 10 seeds", "5 % diverged, trimmed, 10 seeds")
-    mean, trimmed = (finds(DESIGNS[name], 100, seed=2) for name in names)
-    assert trimmed > mean + 25
+    ):  # fmt: skip
+        assert finds(DESIGNS[name], 100, seed=2) / 100 >= least, name

@@ -15,12 +15,6 @@ from asr_verdicts.statistics.procedures import Anytime, FixedLength, Procedure
 from asr_verdicts.statistics.sample import Sample
 
 
-def by_definition(ps: list[float]) -> list[float]:
-    """Holm's adjusted p of each: the largest (m − j + 1) p of all that are not larger than it (Wright 1992)."""
-    ranked = sorted(ps)
-    return [max(min(1, (len(ps) - j) * q) for j, q in enumerate(ranked) if q <= p) for p in ps]
-
-
 def test_by_hand() -> None:
     """Four: 0.011 is below 0.05 / 4, 0.016 below 0.05 / 3, 0.04 is not below 0.05 / 2."""
     decisions = holm_decisions([0.016, 0.5, 0.011, 0.04])
@@ -28,29 +22,6 @@ def test_by_hand() -> None:
     assert [decision.level for decision in decisions] == pytest.approx([0.05 / 3, 0.05 / 2, 0.05 / 4, 0.05 / 2])
     assert [decision.p_adjusted for decision in decisions] == pytest.approx([0.048, 0.5, 0.044, 0.08])
     assert holm_decisions([]) == []
-
-
-@pytest.mark.parametrize("seed", range(20))
-def test_adjusted_ps_are_their_definition(seed: int) -> None:
-    ps = np.random.default_rng(seed).uniform(0, 0.3, 7).tolist()
-    assert [decision.p_adjusted for decision in holm_decisions(ps)] == pytest.approx(by_definition(ps))
-
-
-@pytest.mark.parametrize("count", range(1, 50))
-def test_a_p_exactly_at_its_level_is_rejected_and_shown_so(count: int) -> None:
-    """Where count × (0.05 / count) is rounded up to more than 0.05."""
-    at, above = 0.05 / count, float(np.nextafter(0.05 / count, 1))
-    hit, missed = holm_decisions([at] + [1.0] * (count - 1))[0], holm_decisions([above] + [1.0] * (count - 1))[0]
-    assert hit.rejected
-    assert hit.p_adjusted <= 0.05
-    assert not missed.rejected
-    assert missed.p_adjusted > 0.05
-
-
-def test_equal_ps_are_decided_alike() -> None:
-    assert {decision.rejected for decision in holm_decisions([0.0125] * 4)} == {True}
-    assert {decision.rejected for decision in holm_decisions([0.013] * 4)} == {False}
-    assert {decision.level for decision in holm_decisions([0.013] * 4)} == {0.0125}
 
 
 def invented(generator: np.random.Generator) -> Estimate:
@@ -83,17 +54,6 @@ def difference(runs: int, deviation: float = 0.01) -> Estimate:
     return replace(measured, degrees=2.0 * runs - 2)
 
 
-@pytest.mark.parametrize("runs", [3, 5, 10, 20])
-@pytest.mark.parametrize("level", [0.05, 0.01, 0.00625])
-def test_anytime_is_the_closed_formula_for_two_equal_arms(runs: int, level: float) -> None:
-    """φ = 1: r = 1 / (1 + n / 2), q = (r α²)^(1 / (2n − 1)), SE √((2n − 2)(1 − q) / (q − r))."""
-    measured = difference(runs)
-    r = 1 / (1 + runs / 2)
-    q = (r * level**2) ** (1 / (2 * runs - 1))
-    expected = np.inf if q <= r else measured.standard_error * np.sqrt((2 * runs - 2) * (1 - q) / (q - r))
-    assert Anytime().half_width(measured, level) == pytest.approx(expected)
-
-
 @pytest.mark.parametrize(("degrees", "information", "t"), [(4, 2.5, 3.0), (18, 5.0, 2.0), (38, 10.0, 4.0)])
 def test_p_at_any_time_is_one_over_the_bayes_factor(degrees: float, information: float, t: float) -> None:
     """The mixture itself, by numerical integration: the noncentral t density averaged over normal effects of variance
@@ -116,20 +76,6 @@ def test_p_at_any_time_is_one_over_the_bayes_factor(degrees: float, information:
     assert Anytime().p(measured) == pytest.approx(min(1.0, density(0.0) / mixed), rel=1e-3)
 
 
-@pytest.mark.parametrize("procedure", [FixedLength(), Anytime()], ids=lambda procedure: procedure.name)
-@pytest.mark.parametrize("runs", [5, 10, 30])
-def test_p_and_interval_invert_each_other(procedure: Procedure, runs: int) -> None:
-    measured = difference(runs)
-    for level in (0.2, 0.05, 0.01):
-        at_the_edge = replace(measured, value=procedure.half_width(measured, level))
-        assert procedure.p(at_the_edge) == pytest.approx(level)
-
-
-def test_anytime_says_nothing_after_three_runs() -> None:
-    assert Anytime().half_width(difference(3), 0.05) == np.inf
-    assert Anytime().p(replace(difference(3), value=1e9)) > 0.05
-
-
 def test_the_price_of_looking_at_any_time() -> None:
     """The figures of the docstring."""
     procedures: tuple[Procedure, ...] = (Anytime(), Anytime(phi=0.25), FixedLength())
@@ -139,11 +85,6 @@ def test_the_price_of_looking_at_any_time() -> None:
         assert np.array(widths) / measured.standard_error == pytest.approx(expected, abs=0.06)
     three = difference(3)
     assert Anytime(phi=0.25).half_width(three, 0.05) / three.standard_error == pytest.approx(7.2, abs=0.05)
-
-
-def test_p_is_never_above_one() -> None:
-    measured = replace(difference(5), value=0.0)
-    assert (FixedLength().p(measured), Anytime().p(measured)) == (1, 1)
 
 
 LOOKS = (3, 5, 8, 12, 20)
@@ -157,42 +98,6 @@ def estimate(value: float, error: float, runs: int) -> Estimate:
     found = contrast_estimate([(1.0, Sample(0.5 + value + luck)), (-1.0, Sample(0.5 + luck))])
     assert found is not None
     return found
-
-
-@pytest.mark.parametrize(
-    ("alpha", "expected"),
-    [(0.05, (0.0047, 0.0048, 0.0082, 0.0140, 0.0347)), (0.10, (0.0094, 0.0101, 0.0172, 0.0294, 0.0730))],
-)
-def test_levels_are_those_of_the_published_recursion(alpha: float, expected: tuple[float, ...]) -> None:
-    """Computed with another implementation of the recursion (Simpson's rule over 801 points), rounded to 1e-4."""
-    assert levels(LOOKS, alpha) == pytest.approx(expected, abs=6e-5)
-
-
-@pytest.mark.parametrize("looks", [(3,), (3, 5, 9), LOOKS, (2, 3, 5, 8, 12, 20, 32, 51, 60)])
-@pytest.mark.parametrize("gamma", [-4.0, -1.0, 0.0, 1.0])
-def test_paths_without_a_difference_cross_as_often_as_was_spent(looks: tuple[int, ...], gamma: float) -> None:
-    """Simulated: sums of independent normal steps, held against the critical values look by look."""
-    paths = 200_000
-    rng = np.random.default_rng(0)
-    steps = np.diff([0, *looks])
-    sums = np.cumsum(rng.standard_normal((paths, len(looks))) * np.sqrt(steps), axis=1)
-    crossed = np.abs(sums) / np.sqrt(looks) > stats.norm.isf(np.array(levels(looks, 0.05, gamma)) / 2)
-    by_now = np.logical_or.accumulate(crossed, axis=1).mean(axis=0)
-    wanted = [spent(runs / looks[-1], 0.05, gamma) for runs in looks]
-    assert by_now == pytest.approx(wanted, abs=4 * math.sqrt(0.05 * 0.95 / paths))
-
-
-@pytest.mark.parametrize("look", range(5))
-@pytest.mark.parametrize("share", [1, 2, 3, 7])
-def test_the_repeated_p_and_the_repeated_interval_agree(look: int, share: int) -> None:
-    """p ≤ α / j exactly where the interval at α / j excludes 0, on both sides of the border."""
-    procedure = GroupSequential(LOOKS, look)
-    level = 0.05 / share
-    border = procedure.half_width(estimate(0.0, 0.01, LOOKS[look]), level)
-    for factor, inside in ((1 - 1e-6, True), (1 + 1e-6, False)):
-        found = estimate(factor * border, 0.01, LOOKS[look])
-        assert (abs(found.value) <= procedure.half_width(found, level)) is inside
-        assert (procedure.p(found) > level) is inside
 
 
 def test_one_look_is_students_test() -> None:
@@ -222,17 +127,90 @@ def test_the_chance_of_a_verdict_is_that_of_simulated_futures() -> None:
     assert chance == pytest.approx(decided / futures, abs=0.04)
 
 
+def test_adjusted_ps_are_their_definition() -> None:
+    """The largest (m − j + 1) p of all that are not larger than it (Wright 1992)."""
+    for seed in range(20):
+        ps = np.random.default_rng(seed).uniform(0, 0.3, 7).tolist()
+        ranked = sorted(ps)
+        expected = [max(min(1, (len(ps) - j) * q) for j, q in enumerate(ranked) if q <= p) for p in ps]
+        assert [decision.p_adjusted for decision in holm_decisions(ps)] == pytest.approx(expected)
+    assert {decision.rejected for decision in holm_decisions([0.0125] * 4)} == {True}
+    assert {decision.rejected for decision in holm_decisions([0.013] * 4)} == {False}
+    assert {decision.level for decision in holm_decisions([0.013] * 4)} == {0.0125}
+
+
+def test_a_p_exactly_at_its_level_is_rejected_and_shown_so() -> None:
+    """Also if count × (0.05 / count) is rounded up to more than 0.05."""
+    for count in range(1, 50):
+        at, above = 0.05 / count, float(np.nextafter(0.05 / count, 1))
+        hit, missed = (holm_decisions([p] + [1.0] * (count - 1))[0] for p in (at, above))
+        assert (hit.rejected, hit.p_adjusted <= 0.05) == (True, True)
+        assert (missed.rejected, missed.p_adjusted > 0.05) == (False, True)
+
+
+def test_anytime_is_the_closed_formula_for_two_equal_arms() -> None:
+    """φ = 1: r = 1 / (1 + n / 2), q = (r α²)^(1 / (2n − 1)), SE √((2n − 2)(1 − q) / (q − r))."""
+    for runs in (3, 5, 10, 20):
+        for level in (0.05, 0.01, 0.00625):
+            measured = difference(runs)
+            r = 1 / (1 + runs / 2)
+            q = (r * level**2) ** (1 / (2 * runs - 1))
+            expected = np.inf if q <= r else measured.standard_error * np.sqrt((2 * runs - 2) * (1 - q) / (q - r))
+            assert Anytime().half_width(measured, level) == pytest.approx(expected)
+    assert Anytime().half_width(difference(3), 0.05) == np.inf
+    assert Anytime().p(replace(difference(3), value=1e9)) > 0.05
+
+
+def test_p_and_interval_invert_each_other() -> None:
+    procedures: tuple[Procedure, ...] = (FixedLength(), Anytime())
+    for procedure in procedures:
+        for runs in (5, 10, 30):
+            measured = difference(runs)
+            for level in (0.2, 0.05, 0.01):
+                at_the_edge = replace(measured, value=procedure.half_width(measured, level))
+                assert procedure.p(at_the_edge) == pytest.approx(level)
+        assert procedure.p(replace(difference(5), value=0.0)) == 1
+
+
+def test_levels_are_those_of_the_published_recursion() -> None:
+    """Computed with another implementation of the recursion (Simpson's rule over 801 points), rounded to 1e-4."""
+    assert levels(LOOKS, 0.05) == pytest.approx((0.0047, 0.0048, 0.0082, 0.0140, 0.0347), abs=6e-5)
+    assert levels(LOOKS, 0.10) == pytest.approx((0.0094, 0.0101, 0.0172, 0.0294, 0.0730), abs=6e-5)
+
+
+@pytest.mark.parametrize("looks", [(3,), (3, 5, 9), LOOKS, (2, 3, 5, 8, 12, 20, 32, 51, 60)])
+def test_paths_without_a_difference_cross_as_often_as_was_spent(looks: tuple[int, ...]) -> None:
+    """Simulated: sums of independent normal steps, held against the critical values look by look."""
+    paths = 200_000
+    steps = np.random.default_rng(0).standard_normal((paths, len(looks))) * np.sqrt(np.diff([0, *looks]))
+    distances = np.abs(np.cumsum(steps, axis=1)) / np.sqrt(looks)
+    for gamma in (-4.0, -1.0, 0.0, 1.0):
+        crossed = distances > stats.norm.isf(np.array(levels(looks, 0.05, gamma)) / 2)
+        by_now = np.logical_or.accumulate(crossed, axis=1).mean(axis=0)
+        wanted = [spent(runs / looks[-1], 0.05, gamma) for runs in looks]
+        assert by_now == pytest.approx(wanted, abs=4 * math.sqrt(0.05 * 0.95 / paths))
+
+
+def test_the_repeated_p_and_the_repeated_interval_agree() -> None:
+    """p ≤ α / j exactly where the interval at α / j excludes 0, on both sides of the border."""
+    for look, runs in enumerate(LOOKS):
+        for level in (0.05, 0.05 / 2, 0.05 / 3, 0.05 / 7):
+            procedure = GroupSequential(LOOKS, look)
+            border = procedure.half_width(estimate(0.0, 0.01, runs), level)
+            for factor, inside in ((1 - 1e-6, True), (1 + 1e-6, False)):
+                found = estimate(factor * border, 0.01, runs)
+                assert (abs(found.value) <= procedure.half_width(found, level)) is inside
+                assert (procedure.p(found) > level) is inside
+
+
 def test_looks_grow_by_a_factor_up_to_the_most() -> None:
     assert planned_looks(20) == LOOKS
     assert planned_looks(60) == (3, 5, 8, 12, 20, 32, 51, 60)
-    assert planned_looks(9) == (3, 5, 9)
-    assert planned_looks(2) == (2,)
+    assert (planned_looks(9), planned_looks(2)) == ((3, 5, 9), (2,))
 
 
-@pytest.mark.parametrize(
-    ("deviation", "difference", "find", "equal"), [(2, 2, 16, 18), (2, 0.5, 252, 275), (1, 0.5, 63, 69)]
-)
-def test_seeds_that_a_difference_takes(deviation: float, difference: float, find: int, equal: int) -> None:
+def test_seeds_that_a_difference_takes() -> None:
     """Against n = 2 σ² (z + z')² / δ², which leaves out that σ is estimated: a seed or two more."""
-    assert seeds_to_find(difference, deviation, 0.05) - find in (0, 1, 2)
-    assert seeds_to_equal(difference, deviation, 0.05) - equal in (-1, 0, 1, 2)
+    for deviation, size, find, equal in ((2, 2, 16, 18), (2, 0.5, 252, 275), (1, 0.5, 63, 69)):
+        assert seeds_to_find(size, deviation, 0.05) - find in (0, 1, 2)
+        assert seeds_to_equal(size, deviation, 0.05) - equal in (-1, 0, 1, 2)

@@ -30,20 +30,6 @@ def design(deviation: float, runs: int, speakers: tuple[float, int] | None = Non
     )  # fmt: skip
 
 
-def test_found_in_four_of_five_is_cohens() -> None:
-    """Cohen (1988), table 2.4.1: at power 0.80 and two-sided 0.05, d = 0.50 takes 64 a group, d = 0.80 takes 26."""
-    for count, effect in ((64, 0.50), (26, 0.80)):
-        assert detectable_range(design(1.0, count), 0.05).value == pytest.approx(effect, abs=0.01)
-
-
-@pytest.mark.parametrize(("effect", "count"), [(0.5, 64), (0.6, 45), (0.8, 26), (1.0, 17), (1.2, 12)])
-def test_seeds_are_cohens(effect: float, count: int) -> None:
-    """The same table, and d = 1.2 (12). In points of WER: seeds of sd 2 and a difference of 2 take 17; 2 (1.960 +
-    0.842)² = 15.7 by the normal approximation, which forgets that the noise is estimated.
-    """
-    assert levers(effect / 50, design(0.02, 3), 0.05).seeds == count
-
-
 def test_the_range_is_that_of_the_estimated_error() -> None:
     """In 90 % of all looks it holds what the true error would give."""
     truth, degrees = detectable_difference(design(1.0, 4), 0.05), 6
@@ -52,12 +38,8 @@ def test_the_range_is_that_of_the_estimated_error() -> None:
     covered = (errors * look.low <= truth) & (truth <= errors * look.high)
     assert look.value == truth
     assert np.mean(covered) == pytest.approx(0.9, abs=0.02)
-
-
-def test_two_seeds_tell_little_of_what_they_find() -> None:
-    """The ends of the docstring: √(χ²(0.95) / χ²(0.05)) of two degrees of freedom is 7.6."""
-    look = detectable_range(design(1.0, 2), 0.05)
-    assert look.high / look.low == pytest.approx(np.sqrt(5.991 / 0.1026), rel=0.01)  # a table of chi-square
+    two = detectable_range(design(1.0, 2), 0.05)  # √(χ²(0.95) / χ²(0.05)) of two degrees of freedom, from a table
+    assert two.high / two.low == pytest.approx(np.sqrt(5.991 / 0.1026), rel=0.01)
 
 
 def test_what_can_be_looked_at_any_time_finds_less() -> None:
@@ -65,36 +47,6 @@ def test_what_can_be_looked_at_any_time_finds_less() -> None:
         design(1.0, 10), 0.05
     )
     assert detectable_range(design(1.0, 3), 0.05, Anytime()).value == np.inf
-
-
-@pytest.mark.parametrize("runs", [2, 3, 10])
-def test_a_difference_found_in_four_of_five_is(runs: int) -> None:
-    generator, degrees = np.random.default_rng(runs), 2 * runs - 2
-    errors = np.sqrt(generator.chisquare(degrees, 100_000) / degrees)
-    unit = replace(design(1.0, runs), standard_error=1.0)
-    differences = generator.normal(detectable_difference(unit, 0.05), 1, 100_000)
-    assert np.mean(np.abs(differences) / errors > stats.t.ppf(0.975, degrees)) == pytest.approx(0.8, abs=0.01)
-
-
-@pytest.mark.parametrize(("kind", "fewest"), [("shown", 2000), ("neither", 250)])
-def test_a_repetition_is_predicted_where_every_truth_is_as_likely(kind: str, fewest: int) -> None:
-    """True differences over a range that is wide beside the noise, and deviations of a run over a factor of ten."""
-    generator = np.random.default_rng(0)
-    asked = [
-        one
-        for _ in range(3000)
-        if (one := _asked_twice(generator.uniform(-12, 12), 10 ** generator.uniform(-0.5, 0.5), generator))[0] == kind
-    ]
-    assert len(asked) > fewest
-    assert np.mean([chance for _, chance, _ in asked]) == pytest.approx(np.mean([same for *_, same in asked]), abs=0.04)
-
-
-def test_where_all_arms_are_equal_a_shown_difference_comes_again_less_often_than_is_predicted() -> None:
-    """In 2.5 %: 5 % are shown, half of them with the same sign."""
-    generator = np.random.default_rng(0)
-    asked = [one for _ in range(3000) if (one := _asked_twice(0.0, 1.0, generator))[0] == "shown"]
-    assert np.mean([chance for _, chance, _ in asked]) > 0.5
-    assert np.mean([same for *_, same in asked]) < 0.1
 
 
 def _asked_twice(truth: float, deviation: float, generator: np.random.Generator) -> tuple[str, float, bool]:
@@ -124,33 +76,6 @@ def _asked(
     return ("equal" if abs(value) + FixedLength().half_width(estimate, 0.1) < margin else "neither"), estimate
 
 
-def test_a_repetition_is_not_predicted_of_one_model() -> None:
-    single = replace(design(0.02, 5, (0.01, 10)), arms=(), over_seeds=None, models=1, standard_error=0.01, degrees=9)
-    assert repetition(single, 0.05, 0.02, 0.1) is None
-
-
-def test_endless_effects_come_again_and_no_margin_shows_no_equality() -> None:
-    far = repetition(replace(design(0.02, 5), value=-1.0), 0.05, None, 0.1)
-    assert far is not None
-    assert (far.above, far.equal) == (pytest.approx(0, abs=1e-6), pytest.approx(0, abs=1e-12))
-    assert far.below == pytest.approx(1, abs=1e-6)
-
-
-def test_speakers_forbid_what_seeds_cannot_buy() -> None:
-    """Ten speakers of a standard error of 1 point: with endless seeds t of 9 degrees remains, 2.262 + about 0.9."""
-    few = design(0.02, 5, (0.01, 10))
-    # the noise of seeds alone: 2 · √(2 / 5) = 1.3 points
-    assert levers(0.01, few, 0.05) == Levers(None, None, "neither")
-    assert levers(0.04, few, 0.05).seeds is not None
-    assert levers(0.2, few, 0.05).cheaper == "none"
-
-
-def test_the_cheaper_lever_is_that_of_the_larger_noise() -> None:
-    assert levers(0.02, design(0.02, 5, (0.001, 10)), 0.05).cheaper == "seeds"
-    assert levers(0.02, design(0.002, 5, (0.01, 10)), 0.05).cheaper == "speakers"
-    assert levers(0.02, design(0.02, 5), 0.05).speakers is None
-
-
 def test_the_numbers_proposed_are_enough_and_one_fewer_is_not() -> None:
     """Each lever against the noise of the size that it proposes, put together by hand."""
     arm_speaker, run_speaker, seeds = 0.03**2, 0.04**2, 0.02**2
@@ -177,15 +102,68 @@ def test_more_seeds_have_the_degrees_of_their_mean_or_trimmed_mean() -> None:
     assert with_seeds(replace(plain, trimmed=True), 10).degrees == pytest.approx(2 * 5)  # two runs off either end
 
 
-def test_one_model_gets_no_seeds() -> None:
+def test_power_is_cohens() -> None:
+    """Cohen (1988), table 2.4.1, and d = 1.2: seeds of sd 2 and a difference of 2 take 17; 2 (1.960 + 0.842)² = 15.7 by
+    the normal approximation, which forgets that the noise is estimated.
+    """
+    for count, effect in ((64, 0.50), (26, 0.80)):
+        assert detectable_range(design(1.0, count), 0.05).value == pytest.approx(effect, abs=0.01)
+    for effect, count in ((0.5, 64), (0.6, 45), (0.8, 26), (1.0, 17), (1.2, 12)):
+        assert levers(effect / 50, design(0.02, 3), 0.05).seeds == count
+
+
+def test_a_detectable_difference_is_detected_in_four_of_five() -> None:
+    for runs in (2, 3, 10):
+        generator, degrees = np.random.default_rng(runs), 2 * runs - 2
+        errors = np.sqrt(generator.chisquare(degrees, 100_000) / degrees)
+        unit = replace(design(1.0, runs), standard_error=1.0)
+        differences = generator.normal(detectable_difference(unit, 0.05), 1, 100_000)
+        found = np.abs(differences) / errors > stats.t.ppf(0.975, degrees)
+        assert np.mean(found) == pytest.approx(0.8, abs=0.01)
+
+
+@pytest.mark.slow
+def test_a_repetition_is_predicted_where_every_truth_is_as_likely() -> None:
+    """True differences over a range that is wide next to the noise, and deviations of a run over a factor of ten."""
+    generator = np.random.default_rng(0)
+    asked = [
+        _asked_twice(generator.uniform(-12, 12), 10 ** generator.uniform(-0.5, 0.5), generator) for _ in range(3000)
+    ]
+    for kind, fewest in (("shown", 2000), ("neither", 250)):
+        chances = [(chance, same) for outcome, chance, same in asked if outcome == kind]
+        assert len(chances) > fewest
+        assert np.mean([chance for chance, _ in chances]) == pytest.approx(np.mean([s for _, s in chances]), abs=0.04)
+    # of equal arms 5 % are shown, half of them with the same sign again: less often than predicted
+    asked = [_asked_twice(0.0, 1.0, generator) for _ in range(3000)]
+    shown = [(chance, same) for outcome, chance, same in asked if outcome == "shown"]
+    assert np.mean([chance for chance, _ in shown]) > 0.5
+    assert np.mean([same for _, same in shown]) < 0.1
+
+
+def test_repetitions_at_the_ends_and_of_one_model() -> None:
+    far = repetition(replace(design(0.02, 5), value=-1.0), 0.05, None, 0.1)
+    assert far is not None
+    assert (far.above, far.equal) == (pytest.approx(0, abs=1e-6), pytest.approx(0, abs=1e-12))
+    assert far.below == pytest.approx(1, abs=1e-6)
     single = replace(design(0.02, 5, (0.01, 10)), arms=(), over_seeds=None, models=1, standard_error=0.01, degrees=9)
-    assert levers(0.005, single, 0.05) == Levers(None, seeds_for_pairs(0.01 * np.sqrt(10), 0.005), "speakers")
+    assert repetition(single, 0.05, 0.02, 0.1) is None
+
+    def enough(n: int) -> bool:
+        """A t test of n differences finds their mean in 80 %, by scipy's noncentral t."""
+        critical, shift = stats.t.ppf(0.975, n - 1), 0.005 / (0.01 * np.sqrt(10)) * np.sqrt(n)
+        return bool(stats.nct.sf(critical, n - 1, shift) + stats.nct.cdf(-critical, n - 1, shift) >= 0.8)
+
+    fewest = next(n for n in range(2, 1000) if enough(n))
+    assert levers(0.005, single, 0.05) == Levers(None, fewest, "speakers")  # one model gets no seeds
 
 
-def seeds_for_pairs(deviation: float, difference: float) -> int:
-    """The fewest differences of which a t test finds their mean in 80 %, by scipy's noncentral t."""
-    for n in range(2, 1000):
-        critical, shift = stats.t.ppf(0.975, n - 1), difference / deviation * np.sqrt(n)
-        if stats.nct.sf(critical, n - 1, shift) + stats.nct.cdf(-critical, n - 1, shift) >= 0.8:
-            return n
-    raise AssertionError
+def test_the_cheaper_lever_is_that_of_the_larger_noise_and_speakers_forbid_what_seeds_cannot_buy() -> None:
+    """Ten speakers of a standard error of 1 point: with endless seeds t of 9 degrees remains, 2.262 + about 0.9."""
+    few = design(0.02, 5, (0.01, 10))
+    # the noise of seeds alone: 2 · √(2 / 5) = 1.3 points
+    assert levers(0.01, few, 0.05) == Levers(None, None, "neither")
+    assert levers(0.04, few, 0.05).seeds is not None
+    assert levers(0.2, few, 0.05).cheaper == "none"
+    assert levers(0.02, design(0.02, 5, (0.001, 10)), 0.05).cheaper == "seeds"
+    assert levers(0.02, design(0.002, 5, (0.01, 10)), 0.05).cheaper == "speakers"
+    assert levers(0.02, design(0.02, 5), 0.05).speakers is None

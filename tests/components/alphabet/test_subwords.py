@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from asr_ablations.components.alphabet.subwords import Pieces, SentencePiece
-from asr_ablations.data.alphabet import Alphabet, Letters, shortest_path
+from asr_ablations.data.alphabet import Alphabet, Letters
 from asr_ablations.data.word_times import align
 from asr_verdicts.errors import UsageError
 from tests.components.alphabet.test_alphabet_contract import corpus
@@ -40,14 +40,6 @@ def test_texts_have_the_labels_that_sentencepiece_gives_them(alphabet: Pieces) -
     for text in [*TEXTS, "", "she went"]:
         assert restored.encode(text) == processor.encode(text)
         assert processor.decode(restored.encode(text)) == restored.decode(restored.encode(text)) == text
-
-
-def test_equal_neighbours_need_a_frame_more() -> None:
-    """With the letters as the only pieces, as counted by hand: ▁ t o o t h, and a blank within the double letter."""
-    letters = sorted(set("".join(TEXTS)) - {" "})
-    result = pieces("bpe", len(letters) + 2)  # the blank and the mark of a word's start
-    assert sorted(result.symbols) == sorted([*letters, "▁"])
-    assert shortest_path(result.encode("tooth")) == 1 + 5 + 1
 
 
 @pytest.mark.parametrize(("size", "type_"), [(5, "bpe"), (5, "unigram"), (5000, "bpe"), (5000, "unigram")])
@@ -85,21 +77,9 @@ def word_list(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(file)
 
 
-@pytest.fixture(scope="module")
-def word_model(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """All words are alike; KenLM wants a bigram."""
-    file = tmp_path_factory.mktemp("lm") / "lm.arpa"
-    lines = [f"{-np.log10(len(VOCABULARY) + 2):.4f}\t{word}\t0" for word in ["</s>", "<unk>", *VOCABULARY]]
-    header = f"\\data\\\nngram 1={len(VOCABULARY) + 3}\nngram 2=1\n\n\\1-grams:\n-99\t<s>\t0\n"
-    file.write_text(header + "\n".join(lines) + "\n\n\\2-grams:\n-1\tthe the\n\n\\end\\\n")
-    return str(file)
-
-
-@pytest.mark.parametrize("name", ["greedy", "beam", "lexicon", "beam_lm"])
-def test_every_search_reads_what_it_reads_with_letters(
-    name: str, alphabet: Pieces, word_list: str, word_model: str
-) -> None:
-    options = {"lexicon": {"words": word_list}, "beam_lm": {"lm": word_model}}.get(name, {})
+@pytest.mark.parametrize("name", ["greedy", "beam", "lexicon"])
+def test_every_search_reads_what_it_reads_with_letters(name: str, alphabet: Pieces, word_list: str) -> None:
+    options = {"words": word_list} if name == "lexicon" else {}
     texts = [*TEXTS, "", "the tooth", *VOCABULARY]
     assert decoder(name, LETTERS, **options)(*spoken(LETTERS, texts)) == texts
     assert decoder(name, alphabet, **options)(*spoken(alphabet, texts)) == texts

@@ -8,14 +8,13 @@ import pytest
 import soundfile
 import torch
 
-from asr_ablations.components.augment.none import NoAugmentation
 from asr_ablations.data.alphabet import Letters
 from asr_ablations.data.batch import EpochBatch
 from asr_ablations.data.datamodule import Perturbation, Speech
 from asr_ablations.data.utterances import Utterance
 from asr_verdicts.errors import UsageError
 from tests.helpers.every_key import file_keys
-from tests.helpers.support import component, group_options, knobs, turned
+from tests.helpers.support import component, group_options
 
 Augment = Callable[..., torch.Tensor]
 LENGTHS = torch.tensor([400, 0, 1, 100, 37])
@@ -53,13 +52,6 @@ def test_batch_mates_and_their_order_change_nothing(name: str) -> None:
         torch.testing.assert_close(augmented(augment, [row])[0, :length], together[row, :length])
 
 
-@every_variant
-def test_the_same_seed_epoch_and_id_give_the_same(name: str) -> None:
-    result = augmented(component("augment", name))
-    torch.manual_seed(99)
-    assert torch.equal(result, augmented(component("augment", name)))
-
-
 @pytest.mark.parametrize("name", CHANGING)
 @pytest.mark.parametrize("change", [{"seed": 7}, {"epoch": 3}])
 def test_another_seed_or_epoch_gives_another(name: str, change: dict[str, int]) -> None:
@@ -82,39 +74,6 @@ def test_padding_stays_zero_and_the_input_as_it_was(name: str) -> None:
     assert all((row[length:] == 0).all() for row, length in zip(y, LENGTHS.tolist(), strict=True))
 
 
-def test_none_is_the_identity() -> None:
-    assert torch.equal(augmented(component("augment", "none")), features())
-
-
-def outcome(augment: NoAugmentation, epoch: int) -> tuple[torch.Tensor, list[list[int]]]:
-    """What becomes of the features and of some waveforms."""
-    return augmented(augment, epoch=epoch), [
-        augment.waveform(np.arange(90, dtype=np.int16), id_, 1, epoch).tolist() for id_ in IDS
-    ]
-
-
-@pytest.mark.parametrize(("name", "key"), [(name, key) for name, key in knobs("augment") if name in VARIANTS])
-def test_no_dead_knobs(name: str, key: str) -> None:
-    for epoch in range(20):
-        (a, x), (b, y) = outcome(component("augment", name), epoch), outcome(turned("augment", name, key), epoch)
-        if x != y or not torch.equal(a, b):
-            return
-    pytest.fail(f"{key} changes nothing")
-
-
-OFF = {"frequency_masks": 0, "time_masks": 0}
-
-
-@pytest.mark.parametrize("change", [OFF, {"frequency_width": 0, "time_width": 0}, {**OFF, "time_share": 0.0}])
-def test_specaugment_without_masks_is_the_identity(change: dict[str, float]) -> None:
-    assert torch.equal(augmented(component("augment", "specaugment", **change)), features())
-
-
-def test_warp_of_nothing_is_the_identity() -> None:
-    augment = component("augment", "warp_specaugment", **{"steps.0.most": 0.0}).steps[0]
-    torch.testing.assert_close(augmented(augment), features())
-
-
 def widths(change: dict[str, float], length: int, over: str) -> tuple[set[int], torch.Tensor]:
     """Widths of a lone mask over 2000 utterances, and how often each place was covered."""
     alone = {"frequency_masks": int(over == "frequency"), "time_masks": int(over == "time")}
@@ -127,16 +86,14 @@ def widths(change: dict[str, float], length: int, over: str) -> tuple[set[int], 
     return set(line.sum(dim=1).tolist()), line.sum(dim=0)
 
 
-@pytest.mark.parametrize("width", [1, 4, 15])
+@pytest.mark.parametrize("width", [1, 15])
 def test_frequency_masks_have_every_width_to_their_limit(width: int) -> None:
     result, covered = widths({"frequency_width": width}, 3, "frequency")
     assert result == set(range(width + 1))
     assert (covered > 0).all()
 
 
-@pytest.mark.parametrize(
-    ("width", "share", "length"), [(5, 1.0, 60), (25, 0.1, 60), (25, 0.1, 58), (25, 0.1, 9), (9, 0.5, 11)]
-)
+@pytest.mark.parametrize(("width", "share", "length"), [(5, 1.0, 60), (25, 0.1, 58), (25, 0.1, 9), (9, 0.5, 11)])
 def test_time_masks_have_every_width_to_the_smaller_limit(width: int, share: float, length: int) -> None:
     """Neither time_width frames nor time_share of the utterance are exceeded, by a part of a frame either."""
     result, covered = widths({"time_width": width, "time_share": share}, length, "time")
@@ -202,15 +159,7 @@ def test_waveforms_of_no_and_of_one_sample(name: str, noises: Path, length: int)
     assert {len(x) for x in drawn(name, noises, length=length)} <= {length, 2 * length}
 
 
-@pytest.mark.parametrize("key", ["lowest", "highest"])
-def test_noise_has_no_dead_knobs(noises: Path, key: str) -> None:
-    samples = np.random.default_rng(3).integers(-5000, 5000, 4000).astype(np.int16)
-    written = component("augment", "noise", folder=str(noises))
-    changed = component("augment", "noise", folder=str(noises), **{key: 15})
-    assert not same([written.waveform(samples, "a", 0, 0)], [changed.waveform(samples, "a", 0, 0)])
-
-
-@pytest.mark.parametrize("factor", [0.9, 1.1, 0.95])
+@pytest.mark.parametrize("factor", [0.9, 1.1])
 def test_speed_moves_a_tone_and_the_length(factor: float) -> None:
     """A tone of 440 Hz at 1.1 times its speed is one of 484 Hz, a tenth shorter."""
     tone = (8000 * np.sin(2 * np.pi * 440 * SECONDS)).astype(np.int16)
@@ -229,12 +178,7 @@ def test_speeds_are_drawn_evenly() -> None:
     assert counts.min() > 150
 
 
-def test_speed_one_leaves_every_sample() -> None:
-    samples = np.random.default_rng(0).integers(-32768, 32767, 999).astype(np.int16)
-    assert component("augment", "speed", factors=[1.0]).waveform(samples, "a", 0, 0) is samples
-
-
-@pytest.mark.parametrize("decibels", [0, 10, 20])
+@pytest.mark.parametrize("decibels", [0, 20])
 def test_noise_has_the_drawn_ratio(noises: Path, decibels: float) -> None:
     samples = (4000 * np.sin(2 * np.pi * 300 * SECONDS)).astype(np.int16)
     noise = component("augment", "noise", folder=str(noises), lowest=decibels, highest=decibels)

@@ -2,19 +2,16 @@
 
 import itertools
 import math
-from dataclasses import replace
 from typing import Any
 
 import pytest
 import torch
 from torch.nn.functional import ctc_loss
 
-from asr_ablations.components.auxiliary.head import layer_sizes
 from asr_ablations.config.build import build
 from asr_ablations.data.batch import Batch
 from asr_ablations.training.assembly import assemble
-from asr_ablations.training.auxiliary import Activations, auxiliary_of, count_parameters, without_auxiliary
-from asr_ablations.training.model_summary import draw_model
+from asr_ablations.training.auxiliary import auxiliary_of, count_parameters, without_auxiliary
 from asr_ablations.training.task import CTCTask
 from asr_verdicts.errors import UsageError
 from tests.helpers.support import component, compose, group_options, standing_corpus
@@ -164,13 +161,6 @@ def test_a_layer_that_pretraining_leaves_out_adds_nothing_yet() -> None:
     assert scored.total is scored.loss
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_drawing_and_size_are_those_of_the_model_alone(name: str) -> None:
-    module, plain = task(f"auxiliary={name}").model, task().model
-    assert draw_model(module, 40) == draw_model(plain, 40)
-    assert count_parameters(module) == sum(p.numel() for p in plain.parameters())  # type: ignore[attr-defined]
-
-
 @pytest.mark.parametrize("network", [[], ["model=conformer", "model.heads=2", "auxiliary.layer=layers.0"]])
 def test_later_layers_see_the_probabilities_that_condition_them(network: list[str]) -> None:
     """Nozaki & Komatsu 2021, equations 12 and 13: the same model, with a layer whose output was changed by hand."""
@@ -212,14 +202,6 @@ def test_the_loss_is_that_of_the_layer_before_it_is_conditioned() -> None:
     assert scored.loss.item() != other.loss.item()
     scored.loss.backward()
     assert all(weights.grad is not None for weights in module.model.parameters())  # type: ignore[attr-defined]
-
-
-def test_layers_are_those_with_a_row_for_each_output_frame() -> None:
-    sizes = layer_sizes(task().model, 40)  # type: ignore[arg-type]
-    assert {name: sizes[name] for name in ("recurrent.0", "norms.1", "output")} == {
-        "recurrent.0": 8, "norms.1": 8, "output": 4,
-    }  # fmt: skip
-    assert "convolutions.0" not in sizes
 
 
 @pytest.mark.parametrize(
@@ -289,11 +271,3 @@ def test_smoothed_ctc_adds_the_divergence_from_uniform_in_training() -> None:
     divergence = sum((uniform * (uniform.log() - log_probs[i, t])).sum() for i in range(2) for t in range(lengths[i]))
     torch.testing.assert_close(loss(log_probs, lengths, batch), 0.9 * plain + 0.1 * divergence)
     torch.testing.assert_close(loss(log_probs.detach(), lengths, batch), plain.detach())
-
-
-def test_nothing_is_kept_after_a_step() -> None:
-    module = task("auxiliary=inter_ctc")
-    with Activations(module.model) as kept, torch.no_grad():
-        module(utterances([1]))
-    assert kept.loss(torch.tensor([1]), replace(utterances([1]))) is not None
-    assert kept._output is None

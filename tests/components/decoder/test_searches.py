@@ -9,7 +9,7 @@ import torch
 
 from asr_ablations.data.alphabet import Alphabet, Letters
 from asr_ablations.language_models.model import SPACE
-from tests.helpers.ctc_reference import NEVER, best, exhaustive, prefix_search
+from tests.helpers.ctc_reference import NEVER, best, exhaustive
 from tests.helpers.small_models import LETTERS, bigrams, decoder, spelled
 
 WIDE = {"beam_width": 5000, "prune_beams": math.inf}
@@ -33,16 +33,8 @@ def model_score(text: str, words: list[str], file) -> float:
     return kenlm.Model(str(file)).score(" ".join(words), bos=True, eos=True) * math.log(10)
 
 
-@pytest.mark.parametrize("frames", [1, 2, 3, 6])
-def test_the_references_agree(frames: int) -> None:
-    row = drawn(frames, frames)
-    whole, kept = exhaustive(row, LETTERS.characters), prefix_search(row, LETTERS.characters, 10_000)
-    assert np.logaddexp.reduce(list(whole.values())) == pytest.approx(0)  # probabilities of all texts make one
-    assert kept == pytest.approx(whole)
-
-
 @pytest.mark.parametrize("name", ["beam", "beam_lm", "beam_charlm", "beam_rescored"])
-@pytest.mark.parametrize("frames", [1, 2, 4, 6])
+@pytest.mark.parametrize("frames", [1, 3, 6])
 def test_a_wide_beam_finds_what_exhaustive_search_finds(name: str, frames: int) -> None:
     weights = {} if name == "beam" else {"alpha": 0.0, "beta": 0.0}
     decode = decoder(name, **NO_PRUNING, **weights)
@@ -102,18 +94,6 @@ def test_an_unknown_word_costs_and_its_weight_is_alpha() -> None:
     assert read(decoder("beam_lm", lm=str(file), alpha=0.5, beta=0.0, unknown=-10.0), row) == "ab"
 
 
-@pytest.mark.parametrize("sharp", [1.0, 6.0])
-def test_without_weights_a_language_model_changes_nothing(sharp: float) -> None:
-    """Over 28 letters and 40 frames, where no search is exhaustive; the model knows one of the words at the most."""
-    alphabet = Letters("abcdefghijklmnopqrstuvwxyz '")
-    plain = decoder("beam", alphabet, beam_width=30)
-    weightless = decoder("beam_lm", alphabet, longest=1, alpha=0.0, beta=0.0, beam_width=30)
-    weighed = decoder("beam_lm", alphabet, longest=1, alpha=0.5, beta=0.0, beam_width=30)
-    rows = [drawn(seed, 40, alphabet.outputs, sharp) for seed in range(6)]
-    assert [read(weightless, row) for row in rows] == [read(plain, row) for row in rows]
-    assert [read(weighed, row) for row in rows] != [read(plain, row) for row in rows]
-
-
 @pytest.mark.parametrize("frames", [1, 3, 6])
 def test_a_lexicon_admits_its_words_only_and_finds_the_best_of_them(frames: int) -> None:
     """Exhaustively: the most probable of the texts that consist of listed words."""
@@ -161,35 +141,3 @@ def test_a_separation_is_in_no_text(name: str, alphabet: Alphabet) -> None:
         if name == "lexicon":
             texts = {text: p for text, p in texts.items() if set(text.split()) <= set(words)}
         assert read(decode, row) == best(texts, extra), seed
-
-
-@pytest.mark.parametrize("name", ["greedy", "beam", "lexicon"])
-def test_cool_is_spelled_with_a_sign(name: str) -> None:
-    """Baunsgaard2020 §4.4.3: "cool" has the output co_ol. The caller's values are not changed."""
-    alphabet = Letters("clo _", "_")
-    file = bigrams("cool.arpa", ["cool"]).with_suffix(".txt")
-    file.write_text("cool\ncol", encoding="utf-8")
-    decode = decoder(name, alphabet, **({"words": str(file)} if name == "lexicon" else {}))
-    for labels, text in {"co_ol": "cool", "col": "col"}.items():
-        row = np.full((len(labels), alphabet.outputs), np.log(0.02))
-        row[range(len(labels)), [1 + alphabet.characters.index(label) for label in labels]] = np.log(0.9)
-        before = row.copy()
-        assert read(decode, row) == text
-        assert (row == before).all()
-
-
-def test_more_beam_is_never_a_less_probable_text() -> None:
-    for seed in range(6):
-        row = drawn(seed, 6)
-        result = exhaustive(row, LETTERS.characters)
-        reached = [result[read(decoder("beam", **{**NO_PRUNING, "beam_width": width}), row)] for width in (1, 4, 5000)]
-        assert reached[0] <= reached[2]
-        assert reached[1] <= reached[2]
-
-
-def test_pruning_has_an_effect() -> None:
-    rows = [drawn(seed, 6) for seed in range(30)]
-    whole = [read(decoder("beam", **NO_PRUNING), row) for row in rows]
-    assert [read(decoder("beam", **{**NO_PRUNING, "prune_beams": 0.1}), row) for row in rows] != whole
-    assert [read(decoder("beam", **{**NO_PRUNING, "prune_symbols": 0.7}), row) for row in rows] != whole
-    assert [read(decoder("beam", **{**NO_PRUNING, "beam_width": 1}), row) for row in rows] != whole

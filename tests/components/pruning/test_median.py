@@ -1,6 +1,5 @@
 """The median stopping rule: against the paper's formula, and in real runs."""
 
-import csv
 import json
 from pathlib import Path
 
@@ -9,7 +8,6 @@ import torch
 from omegaconf import DictConfig
 
 from asr_ablations.components.pruning.median import MedianStopping, read_curve
-from asr_ablations.runs.identity import identity
 from asr_ablations.runs.records import load
 from asr_verdicts.errors import UsageError
 from asr_verdicts.files import write_csv, write_json
@@ -121,30 +119,3 @@ def test_a_run_is_pruned_stays_so_and_goes_on_bit_for_bit_without_pruning(tiny_c
         torch.load(f / "checkpoints" / "last.ckpt", weights_only=True)["state_dict"] for f in (folder, undisturbed)
     ]
     assert all(torch.equal(weights[0][key], weights[1][key]) for key in weights[0])
-
-
-def test_a_run_that_is_not_pruned_has_the_numbers_and_the_identity_of_one_without(
-    tiny_corpus: Path, tmp_path: Path
-) -> None:
-    plain = train(config(tiny_corpus, tmp_path / "plain"))
-    judged = train(config(tiny_corpus, tmp_path / "judged", "pruning=median", "pruning.warm_up=1"))
-    assert judged.name == plain.name
-    for name in ("losses.csv", "utterances.csv"):
-        assert (judged / name).read_bytes() == (plain / name).read_bytes()
-
-
-def test_pruning_is_no_part_of_the_identity() -> None:
-    assert identity(compose("pruning=median")) == identity(compose())
-
-
-def test_off_by_default() -> None:
-    assert compose().pruning is None
-
-
-def test_a_curve_is_read_in_order(tmp_path: Path) -> None:
-    folder = write_curve(tmp_path / "run", [0.5, 0.25])
-    with (folder / "metrics.csv").open() as file:
-        assert len(list(csv.DictReader(file))) == 4
-    assert read_curve(folder, KEY) == [0.5, 0.25]
-    assert read_curve(folder, "another") == []
-    assert read_curve(tmp_path, KEY) == []

@@ -14,12 +14,11 @@ from torch import nn
 from torch.optim.lr_scheduler import CosineAnnealingLR, OneCycleLR
 
 from asr_ablations.experiment.fit import TrainingRun
-from asr_ablations.runs.metrics_files import FIGURES
 from asr_ablations.runs.reader import read_metrics
 from asr_verdicts.errors import UsageError
 from tests.helpers.fits import fit
 from tests.helpers.run_results import results, same, train
-from tests.helpers.support import component, compose, group_options, knobs, tiny_overrides, turned
+from tests.helpers.support import component, compose, group_options, tiny_overrides
 
 PEAK = 0.4
 every_variant = pytest.mark.parametrize("name", group_options("schedule"))
@@ -47,27 +46,7 @@ def test_rates_are_above_zero_and_never_above_the_optimizers(name: str, total: i
     assert all(0 < rate <= PEAK * (1 + 1e-9) for rate in rates(component("schedule", name), total))
 
 
-@every_variant
-def test_one_step_changes_every_parameter(name: str) -> None:
-    model = nn.Linear(3, 2)
-    before = [p.clone() for p in model.parameters()]
-    optimizer = torch.optim.SGD(model.parameters(), lr=PEAK)
-    component("schedule", name)(optimizer, total_steps=50)
-    model(torch.ones(1, 3)).sum().backward()
-    optimizer.step()
-    assert all(not torch.equal(a, b) for a, b in zip(before, model.parameters(), strict=True))
-
-
-@pytest.mark.parametrize(("name", "key"), knobs("schedule"))
-def test_no_dead_knobs(name: str, key: str) -> None:
-    assert rates(component("schedule", name), 50) != rates(turned("schedule", name, key), 50)
-
-
-def test_constant_is_constant() -> None:
-    assert rates(component("schedule", "constant"), 30) == [PEAK] * 30
-
-
-@pytest.mark.parametrize("total", [11, 51, 1001])
+@pytest.mark.parametrize("total", [11, 1001])
 def test_one_cycle_starts_peaks_and_ends_where_it_says(total: int) -> None:
     make = component("schedule", "one_cycle", warm_up=0.3, start_divisor=20.0, end_divisor=50.0)
     result, peak = rates(make, total), round(0.3 * (total - 1))
@@ -93,10 +72,9 @@ def test_one_cycle_refuses_values_out_of_range(change: dict[str, float]) -> None
         rates(component("schedule", "one_cycle", **change), 10)
 
 
-@pytest.mark.parametrize("total", [11, 101])
-def test_exponential_falls_by_the_same_factor_to_its_end(total: int) -> None:
-    result = rates(component("schedule", "exponential", end_divisor=50.0), total)
-    assert result == pytest.approx([PEAK * 50 ** (-step / (total - 1)) for step in range(total)])
+def test_exponential_falls_by_the_same_factor_to_its_end() -> None:
+    result = rates(component("schedule", "exponential", end_divisor=50.0), 101)
+    assert result == pytest.approx([PEAK * 50 ** (-step / 100) for step in range(101)])
 
 
 def test_cosine_goes_up_along_a_line_and_down_as_torchs_does() -> None:
@@ -126,7 +104,7 @@ def test_newbob_decays_after_an_epoch_without_progress(figures: list[float], dec
     assert result == pytest.approx([PEAK * 0.3**n for n in decays])
 
 
-@pytest.mark.parametrize("monitor", ["loss", "wer", "cer"])
+@pytest.mark.parametrize("monitor", ["cer"])
 def test_newbob_is_stepped_with_the_validation_figure(monitor: str, tiny_corpus: Path, tmp_path: Path) -> None:
     """Once an epoch, before the checkpoint is written; the rate of an epoch is that of the figures before it."""
     options = ("schedule=newbob", f"schedule.monitor={monitor}", "schedule.threshold=0.02", "max_epochs=4")
@@ -148,15 +126,6 @@ def test_newbob_is_stepped_with_the_validation_figure(monitor: str, tiny_corpus:
 def test_newbob_refuses_values_out_of_range(change: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=f"{next(iter(change))}={next(iter(change.values()))}"):
         rates(component("schedule", "newbob", **change), 10)
-
-
-def test_one_cycle_leaves_momentum_alone() -> None:
-    optimizer = optimizer_at_peak(momentum=0.7)
-    schedule = component("schedule", "one_cycle")(optimizer, total_steps=10)
-    for _ in range(5):
-        optimizer.step()
-        schedule.step()
-    assert optimizer.param_groups[0]["momentum"] == 0.7
 
 
 NEVER_LOWER = ("stopping=patience", "stopping.patience=2", "stopping.threshold=99")
@@ -198,7 +167,7 @@ def test_it_ends_after_so_many_epochs_in_a_row_without_a_lower_figure(
     assert last_epoch(figures, **keys) == end
 
 
-@pytest.mark.parametrize("monitor", FIGURES)
+@pytest.mark.parametrize("monitor", ["wer"])
 def test_a_run_ends_and_is_evaluated(monitor: str, tiny_corpus: Path, tmp_path: Path) -> None:
     folder = train(config(tiny_corpus, tmp_path, *NEVER_LOWER, f"stopping.monitor={monitor}"))
     summary = json.loads((folder / "summary.json").read_text())

@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 import pytorch_lightning as pl
 import torch
-from omegaconf import DictConfig
 
 from asr_ablations.experiment import fit as fitting
 from asr_ablations.runs import reader
@@ -21,7 +20,7 @@ from asr_ablations.runs.metrics_files import FIGURES
 from asr_ablations.runs.reader import read_metrics
 from asr_ablations.tools.errors import Stopped
 from asr_ablations.training import checkpoints
-from asr_ablations.training.callbacks.tables import evaluation_mode, evenly_spaced
+from asr_ablations.training.callbacks.tables import evenly_spaced
 from asr_ablations.training.checkpoints import AtomicCheckpointIO, read_last_checkpoint
 from asr_ablations.training.trained_model import load_run
 from asr_verdicts.errors import UsageError
@@ -43,9 +42,6 @@ def undisturbed(tiny_corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> 
     return results(folder)
 
 
-MOMENTS = [(epoch, batch) for epoch in range(EPOCHS) for batch in (0, BATCHES - 1)]
-
-
 @pytest.fixture(autouse=True)
 def as_in_a_terminal() -> Iterator[None]:
     """The tests may be started under nohup, which ignores the signal."""
@@ -54,7 +50,7 @@ def as_in_a_terminal() -> Iterator[None]:
     signal.signal(signal.SIGHUP, before)
 
 
-@pytest.mark.parametrize("moment", MOMENTS, ids=str)
+@pytest.mark.parametrize("moment", [(0, BATCHES - 1), (EPOCHS - 1, BATCHES - 1)], ids=str)
 def test_a_stopped_run_goes_on_bit_for_bit(
     moment: tuple[int, int],
     undisturbed: dict[str, Any],
@@ -62,7 +58,7 @@ def test_a_stopped_run_goes_on_bit_for_bit(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Stopped after each batch of each epoch in turn; after the last of all before the evaluation."""
+    """Stopped at the end of an epoch, and after the last batch of all before the evaluation."""
     cfg = config(tiny_corpus, tmp_path)
     number = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)[sum(moment) % 3]
     with monkeypatch.context() as patched:
@@ -136,7 +132,7 @@ def test_checksums_and_content_are_of_one_file(tmp_path: Path, monkeypatch: pyte
     assert reader.read_checkpoint(path)["value"] == 1
 
 
-@pytest.mark.parametrize("figure", FIGURES)
+@pytest.mark.parametrize("figure", ["cer"])
 def test_the_best_checkpoint_is_of_the_epoch_with_the_lowest_figure(
     figure: str, tiny_corpus: Path, tmp_path: Path
 ) -> None:
@@ -192,19 +188,6 @@ def _validations(folder: Path) -> list[dict[str, Any]]:
     return [row for row in read_metrics(folder) if row.get("validation/dev/loss") is not None]
 
 
-def test_under_nohup_the_end_of_the_terminal_is_ignored(
-    undisturbed: dict[str, Any], tiny_corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    usual = fitting.trainer
-    monkeypatch.setattr(fitting, "trainer", with_callbacks(usual, SignalAt(0, 1, signal.SIGHUP)))
-    try:
-        folder = train(config(tiny_corpus, tmp_path))
-    finally:
-        signal.signal(signal.SIGHUP, before)
-    assert same(results(folder), undisturbed)
-
-
 def test_a_finished_run_is_not_trained_again(tiny_corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     cfg = config(tiny_corpus, tmp_path)
     folder = train(cfg)
@@ -218,19 +201,12 @@ def test_a_finished_run_is_not_trained_again(tiny_corpus: Path, tmp_path: Path, 
     assert same(results(kept), results(folder))
 
 
-def begun(tiny_corpus: Path, tmp_path: Path) -> tuple[DictConfig, Path]:
-    """A run that was interrupted, and its last checkpoint."""
-    cfg = config(tiny_corpus, tmp_path)
-    folder = train(cfg)
-    (folder / "status.json").write_text(json.dumps({"status": "running"}))
-    return cfg, folder / "checkpoints" / "last.ckpt"
-
-
 def test_damaged_checkpoints_are_put_aside_and_the_run_starts_anew(
     undisturbed: dict[str, Any], tiny_corpus: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Twice: what was put aside is not overwritten, and the best checkpoint is kept with the last."""
-    cfg, path = begun(tiny_corpus, tmp_path)
+    cfg = config(tiny_corpus, tmp_path)
+    path = train(cfg) / "checkpoints" / "last.ckpt"
     best = path.with_name("best.ckpt").read_bytes()
     for number in (1, 2):
         path.write_bytes(path.read_bytes()[:1000])
@@ -247,7 +223,6 @@ def test_damaged_checkpoints_are_put_aside_and_the_run_starts_anew(
     ("change", "message"),
     [
         (lambda content: content.pop("position"), "lacks position"),
-        (lambda content: content.pop("ranks"), "lacks ranks"),
         (lambda content: content.pop("run"), "lacks run"),
         (lambda content: content["run"].update(id="00000000"), "it belongs to the run 00000000"),
     ],
@@ -273,7 +248,6 @@ def test_from_what_is_no_checkpoint_of_this_run_it_does_not_continue(
     ("error", "message"),
     [
         (PermissionError(13, "Permission denied", "last.ckpt"), "Permission denied"),
-        (OSError(5, "Input/output error"), "Input/output error"),
         (RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried"), "out of memory"),
     ],
 )
@@ -372,14 +346,6 @@ def test_the_last_ones_are_of_the_last_weights(transcribed: Path) -> None:
     assert [row["hypothesis"] for row in rows(transcribed)[-3:]] == texts
 
 
-def test_a_run_with_them_trains_to_the_same_bits(transcribed: Path, tiny_corpus: Path, tmp_path: Path) -> None:
-    without = train(transcripts_config(tiny_corpus, tmp_path))
-    assert without.name == transcribed.name
-    assert not (without / "transcripts.csv").exists()
-    one, other = results(without), results(transcribed)
-    assert [key for key in one if not same(one[key], other[key])] == []
-
-
 def test_a_resumed_run_repeats_none_of_them(
     transcribed: Path, tiny_corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -397,11 +363,3 @@ def test_a_resumed_run_repeats_none_of_them(
     with (stopped / "transcripts.csv").open("a") as file:
         file.write("6,10-1-0000,a cab,of a step that the checkpoint has not seen\n")
     assert rows(train(cfg)) == rows(transcribed)
-
-
-def test_parts_that_were_in_evaluation_mode_stay_there() -> None:
-    layers = torch.nn.Sequential(torch.nn.Dropout(), torch.nn.Dropout())
-    layers[1].eval()
-    with evaluation_mode(layers):
-        assert not any(part.training for part in layers.modules())
-    assert [part.training for part in layers.modules()] == [True, True, False]

@@ -11,7 +11,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
-import psutil
 import pytest
 import torch
 from pytorch_lightning.callbacks import ModelCheckpoint
@@ -25,7 +24,7 @@ from asr_ablations.runs.metrics_files import COLUMNS, by_second, read_utilisatio
 from asr_ablations.training.assembly import assemble, trainer
 from asr_ablations.training.callbacks.largest_batch import check_memory, largest_batch
 from asr_ablations.training.callbacks.progress import ProgressBar
-from asr_ablations.training.callbacks.utilisation import Host, Throughput, Utilisation, read_gpus
+from asr_ablations.training.callbacks.utilisation import Throughput, Utilisation, read_gpus
 from asr_ablations.training.task import ScoredBatch
 from asr_verdicts.errors import UsageError
 from tests.helpers.processes import wait_for
@@ -130,16 +129,6 @@ def test_waiting_is_the_time_between_batches(tmp_path, monkeypatch):
     assert utilisation.audio_hours == pytest.approx(2 * 1.5 / 3600)
 
 
-def test_the_first_step_of_a_process_is_dated_and_no_later_one(monkeypatch):
-    clock = [100.0]
-    monkeypatch.setattr("asr_ablations.training.callbacks.utilisation.time.time", lambda: clock[0])
-    throughput, module, fitter = Throughput(), SimpleNamespace(), SimpleNamespace(is_last_batch=False)
-    for number in range(2):
-        throughput.on_train_batch_end(fitter, module, None, SimpleNamespace(lengths=torch.tensor([16000])), number)
-        clock[0] += 5
-    assert throughput.first_step == 100.0
-
-
 def test_hours_and_seconds_of_training_add_up_over_epochs_and_resumed_runs(monkeypatch):
     """Two epochs of two batches of one second, 2 s a batch; then the rest of a third in another process."""
     clock, logged = [100.0], {}
@@ -190,14 +179,6 @@ def test_a_run_that_fails_leaves_no_bar_on_the_terminal(monkeypatch):
     assert drawn.rindex("\x1b[?25h") > drawn.rindex("\x1b[?25l")  # the cursor is shown again
 
 
-def test_waiting_is_logged_every_epoch(recorded):
-    """Three batches of 10 utterances in fours, each read for SLEEP seconds."""
-    _, _, rows, _, _ = recorded
-    values = [float(row["train/waiting_percent"]) for row in rows if row.get("train/waiting_percent")]
-    assert len(values) == EPOCHS
-    assert all(0 < value < 100 for value in values)
-
-
 def test_time_and_audio_stand_beside_every_validation(recorded):
     _, utilisation, rows, times, audio = recorded
     validated = [row for row in rows if row["validation/dev/wer"]]
@@ -207,25 +188,6 @@ def test_time_and_audio_stand_beside_every_validation(recorded):
     hours = [float(row["time/audio_hours"]) for row in validated]
     assert hours == pytest.approx([audio / 3600, 2 * audio / 3600], rel=1e-4)
     assert read_utilisation(recorded[0])[-1]["audio_hours"] == pytest.approx(utilisation.audio_hours, abs=1e-5)
-
-
-def test_a_step_has_its_parts_in_order(tmp_path):
-    """By hooks called as Lightning does; between two batches the host waits for data."""
-    utilisation = Utilisation(tmp_path, 1)
-    batch = SimpleNamespace(lengths=torch.tensor([16000]))
-    module, fitter = SimpleNamespace(), SimpleNamespace(world_size=1, is_last_batch=False)
-    hooks = {
-        "forward": lambda: utilisation.on_train_batch_start(fitter, module, batch, 0),
-        "backward": lambda: utilisation.on_before_backward(fitter, module, torch.zeros(())),
-        "update": lambda: utilisation.on_before_optimizer_step(fitter, module, None),
-        "data": lambda: utilisation.on_train_batch_end(fitter, module, None, batch, 0),
-    }
-    seen = []
-    for hook in hooks.values():
-        hook()
-        seen.append(utilisation._part)
-    assert seen == list(hooks)
-    assert set(seen) == set(PARTS)
 
 
 def test_samples_of_less_than_a_second_are_joined_within_their_phase():
@@ -249,13 +211,6 @@ def test_the_thread_ends_with_the_run(recorded):
     assert "utilisation" not in {thread.name for thread in threading.enumerate()}
 
 
-def test_a_resumed_run_goes_on_counting(tmp_path):
-    first, second = Utilisation(tmp_path, 1), Utilisation(tmp_path, 1)
-    first.audio_hours = 3.0
-    second.load_state_dict({**first.state_dict(), "seconds": 50.0})
-    assert (second.audio_hours, second._restored_seconds) == (3.0, 50.0)
-
-
 def test_decoding_is_a_phase_of_its_own(tmp_path, monkeypatch):
     """By a clock set by hand: the time of the decoder is decode's, and the rest of the validation's is validate's."""
     clock = [0.0]
@@ -277,21 +232,6 @@ def test_decoding_is_a_phase_of_its_own(tmp_path, monkeypatch):
     assert module.decoder.beam_width == 7
 
 
-def test_a_busy_process_is_seen_as_busy():
-    host = Host()
-    host.read()
-    began, worked = time.perf_counter(), time.process_time()
-    while time.process_time() - worked < 0.3:
-        pass
-    seconds = time.perf_counter() - began
-    least = 100 * 0.3 / seconds / (psutil.cpu_count() or 1)
-    assert 0.9 * least < host.read()["cpu_percent"] <= 100
-
-
-def test_no_gpu_is_no_error():
-    assert set(read_gpus([]).values()) == {None}
-
-
 def test_each_gpu_is_told_beside_the_mean(tmp_path, monkeypatch):
     """Answers set by hand: two GPUs at 90 and 50 %, of which the second does not tell its power."""
 
@@ -311,11 +251,6 @@ def test_each_gpu_is_told_beside_the_mean(tmp_path, monkeypatch):
         table.writerow({"seconds": 1, "phase": "train", **result})
     (row,) = read_utilisation(tmp_path)
     assert (row["gpu_percents"], row["gpu_percent"]) == ([90, 50], 70)
-
-
-def test_a_file_from_before_each_gpu_was_told_is_read(tmp_path):
-    (tmp_path / "utilisation.csv").write_text("seconds,phase,gpu_percent\n1,train,40\n2,train,60,60 60\n")
-    assert [row["gpu_percents"] for row in read_utilisation(tmp_path)] == [[], []]
 
 
 @pytest.mark.parametrize("text", ["", "seconds,phase\nx,train\n", "\x00\x00", "seconds,phase\n,\n1"])

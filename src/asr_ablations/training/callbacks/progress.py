@@ -11,7 +11,7 @@ from rich import progress
 from asr_ablations.data.datamodule import SpeechData
 from asr_ablations.runs.layout import PROGRESS
 from asr_ablations.runs.reader import EVALUATING, TRAINING
-from asr_ablations.tools.machine import rank
+from asr_ablations.tools.machine import awake, rank
 from asr_ablations.training.callbacks.tables import step_loss
 from asr_ablations.training.task import count_trained_batches, task_of
 from asr_verdicts.files import write_json
@@ -40,7 +40,7 @@ class ProgressBar(pl.Callback):
         self._metrics: dict[str, float] = {}
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        self._started = time.perf_counter()
+        self._started = awake()
         self._first_batch = count_trained_batches(trainer)
         count = sum(p.numel() for p in pl_module.parameters())
         data = cast(SpeechData, trainer.datamodule)  # type: ignore[attr-defined]
@@ -73,7 +73,7 @@ class ProgressBar(pl.Callback):
             percents = f"WER {100 * values['wer']:4.1f} %  CER {100 * values['cer']:4.1f} %"
             rates.append(f"{name}: loss {values['loss']:.3f}  {percents}")
         first, *others = rates  # each validation set gets its own line, because one line for all would be too wide
-        self.console.print(f"{head}  {first}  {time.perf_counter() - self._started:.0f} s")
+        self.console.print(f"{head}  {first}  {awake() - self._started:.0f} s")
         for line in others:
             self.console.print(f"{'':{len(head)}}  {line}")
 

@@ -15,7 +15,7 @@ from asr_ablations import SAMPLE_RATE
 from asr_ablations.data.batch import Batch
 from asr_ablations.runs.layout import UTILISATION
 from asr_ablations.runs.metrics_files import COLUMNS
-from asr_ablations.tools.machine import device_clock
+from asr_ablations.tools.machine import awake, device_clock
 from asr_ablations.training.checkpoints import AtomicCheckpointIO
 from asr_ablations.training.contracts import Decoder
 from asr_ablations.training.parameter_groups import RATE
@@ -37,7 +37,7 @@ class Throughput(pl.Callback):
 
     def on_train_epoch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         self._samples = 0
-        self._started = time.perf_counter()
+        self._started = awake()
 
     def on_train_batch_end(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, outputs: object, batch: Batch, batch_idx: int
@@ -45,7 +45,7 @@ class Throughput(pl.Callback):
         self.first_step = self.first_step or time.time()
         self._samples += int(batch.lengths.sum())
         if trainer.is_last_batch:
-            seconds = device_clock(pl_module.device) - self._started
+            seconds = device_clock(pl_module.device) - awake.paused - self._started
             hours = self._samples * trainer.world_size / SAMPLE_RATE / 3600
             self.audio_hours += hours
             self.train_seconds += seconds
@@ -57,12 +57,12 @@ class Throughput(pl.Callback):
 
     def state_dict(self) -> dict[str, float]:
         return {"audio_hours": self.audio_hours, "train_seconds": self.train_seconds, "samples": self._samples,
-                "seconds": time.perf_counter() - self._started}  # fmt: skip
+                "seconds": awake() - self._started}  # fmt: skip
 
     def load_state_dict(self, state_dict: dict[str, float]) -> None:
         self.audio_hours, self.train_seconds = state_dict["audio_hours"], state_dict["train_seconds"]
         # Lightning does not call on_train_epoch_start if a run resumes in the middle of an epoch
-        self._samples, self._started = int(state_dict["samples"]), time.perf_counter() - state_dict["seconds"]
+        self._samples, self._started = int(state_dict["samples"]), awake() - state_dict["seconds"]
 
     @property
     def rate(self) -> float:
@@ -90,7 +90,7 @@ class Utilisation(pl.Callback):
         self.phases: dict[str, float] = {}
         self.path, self.interval = folder / UTILISATION, interval
         self.audio_hours = 0.0
-        self._phase, self._since = "setup", time.perf_counter()
+        self._phase, self._since = "setup", awake()
         self._began, self._restored_seconds = self._since, 0.0
         self._sampler: threading.Thread | None = None
         self._stop = threading.Event()
@@ -140,10 +140,10 @@ class Utilisation(pl.Callback):
 
     def on_train_epoch_start(self, *_: object) -> None:
         self._waited = 0.0
-        self._epoch_began = self._batch_ended = time.perf_counter()
+        self._epoch_began = self._batch_ended = awake()
 
     def on_train_batch_start(self, *_: object) -> None:
-        self._waited += time.perf_counter() - self._batch_ended
+        self._waited += awake() - self._batch_ended
         self._part = "forward"
 
     def on_before_backward(self, *_: object) -> None:
@@ -156,18 +156,18 @@ class Utilisation(pl.Callback):
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, outputs: object, batch: Batch, batch_idx: int
     ) -> None:
         self.audio_hours += int(batch.lengths.sum()) * trainer.world_size / SAMPLE_RATE / 3600
-        self._batch_ended = time.perf_counter()
+        self._batch_ended = awake()
         self._part = "data"
         if trainer.is_last_batch:
             percent = 100 * self._waited / (self._batch_ended - self._epoch_began)
             pl_module.log("train/waiting_percent", percent, on_step=False, on_epoch=True, batch_size=1)
 
     def on_validation_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        pl_module.log("time/seconds", time.perf_counter() - self._began, on_epoch=True, batch_size=1)
+        pl_module.log("time/seconds", awake() - self._began, on_epoch=True, batch_size=1)
         pl_module.log("time/audio_hours", self.audio_hours, on_epoch=True, batch_size=1)
 
     def state_dict(self) -> Json:
-        seconds = time.perf_counter() - self._began
+        seconds = awake() - self._began
         return {"seconds": seconds, "audio_hours": self.audio_hours, "phases": dict(self.phases)}
 
     def load_state_dict(self, state_dict: Json) -> None:
@@ -177,7 +177,7 @@ class Utilisation(pl.Callback):
 
     def _enter(self, phase: str) -> str:
         """End the current phase and begin `phase`. Return the name of the phase that ended."""
-        ended, now = self._phase, time.perf_counter()
+        ended, now = self._phase, awake()
         self.phases[ended] = self.phases.get(ended, 0.0) + now - self._since
         self._phase, self._since = phase, now
         return ended
@@ -190,7 +190,7 @@ class Utilisation(pl.Callback):
             if not file.tell():
                 table.writeheader()
             while not self._stop.wait(self.interval):
-                now, phase, part = time.perf_counter(), self._phase, self._part  # read these before the slow counters
+                now, phase, part = awake(), self._phase, self._part  # read these before the slow counters
                 counters: dict[str, float | str | None] = {**host.read(), **read_gpus(gpus)}
                 row = {key: round(value, 3) if isinstance(value, float) else value for key, value in counters.items()}
                 trained = {"seconds": round(now - self._began, 3), "audio_hours": round(self.audio_hours, 6)}

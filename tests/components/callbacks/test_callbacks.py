@@ -1,0 +1,87 @@
+"""Lightning callbacks of a run's own choice."""
+
+import csv
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from asr_ablations.config import targets
+from asr_ablations.config.build import check_targets
+from asr_ablations.config.compose import compose
+from asr_ablations.runs.identity import identity, short_name
+from asr_ablations.training.assembly import build_callbacks
+from asr_verdicts.errors import UsageError
+from tests.helpers.fits import fit
+from tests.helpers.support import CONF
+
+
+@pytest.mark.slow
+def test_the_norms_of_each_layer_are_logged_after_every_epoch(tiny_corpus: Path, tmp_path: Path) -> None:
+    task = fit(tiny_corpus, tmp_path, "callbacks=weight_norms", "callbacks.weight_norms.depth=1", "max_epochs=2")
+    rows = csv.DictReader((tmp_path / "metrics.csv").read_text().splitlines())
+    logged = [{key: value for key, value in row.items() if key.startswith("weight_norm/") and value} for row in rows]
+    _, table = filter(None, logged)  # one row per epoch
+    parts = {name.partition(".")[0] for name, _ in task.model.named_parameters()}
+    assert {name.removeprefix("weight_norm/") for name in table} == parts
+    for part in parts:
+        squares = sum(
+            float((p.detach() ** 2).sum()) for name, p in task.model.named_parameters() if name.startswith(part)
+        )
+        assert float(table[f"weight_norm/{part}"]) == pytest.approx(squares**0.5, rel=1e-5)
+
+
+OWN = """import pytorch_lightning as pl
+class Mine(pl.Callback):
+    def __init__(self, *, every): self.every = every
+"""
+
+
+@pytest.fixture
+def _without_memory() -> Iterator[None]:
+    caches = (targets.read_allowed, targets.options_by_name, targets.contents_by_name)
+    for cached in caches:
+        cached.cache_clear()
+    yield
+    for cached in caches:
+        cached.cache_clear()
+
+
+@pytest.mark.usefixtures("_without_memory")
+def test_own_callbacks_run_in_order_and_their_source_is_part_of_the_identity(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "conf/callbacks").mkdir(parents=True)
+    (tmp_path / "conf/callbacks/mine.yaml").write_text("_target_: own_callback.Mine\nevery: 5\n")
+    source = tmp_path / "own_callback.py"
+    source.write_text(OWN)
+    monkeypatch.setenv(targets.FOLDERS, str(tmp_path / "conf"))
+    monkeypatch.syspath_prepend(str(tmp_path))
+
+    words = ("callbacks=[mine,weight_norms]", "callbacks.mine.every=7")
+    cfg = compose(CONF, ["overrides=[]", *words], name="config", folder=None)
+    check_targets(cfg)
+    mine, norms = build_callbacks(cfg).own
+    assert (type(mine).__name__, mine.every, type(norms).__name__) == ("Mine", 7, "WeightNorms")  # type: ignore[attr-defined]
+    source.write_text(f"{OWN}\n# an edit\n")
+    other = compose(CONF, ["overrides=[]", *words], name="config", folder=None)
+    check_targets(other)
+    assert identity(cfg) != identity(other)
+    without = [compose(CONF, ["overrides=[]", *more], name="config", folder=None) for more in ([], ["callbacks=none"])]
+    assert identity(without[0]) == identity(without[1])
+
+
+def test_a_run_is_named_by_its_callbacks() -> None:
+    assert short_name(["+callbacks@callbacks.mine=mine", "seed=1"]) == "callbacks-mine+seed-1"
+
+
+@pytest.mark.parametrize(
+    ("word", "message"),
+    [
+        ("callbacks=[default]", "callbacks=default: expected weight_norms"),
+        ("callbacks=5", "callbacks=5: expected weight_norms"),
+    ],
+)
+def test_an_unknown_callback_is_refused(word: str, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        compose(CONF, [word], name="config", folder=None)
