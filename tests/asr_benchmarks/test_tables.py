@@ -13,7 +13,7 @@ import pytest
 from asr_ablations.tools.machine import cores
 from asr_benchmarks.plots import draw, plot
 from asr_benchmarks.record import read_clocking
-from asr_benchmarks.tables import Result, compare_results, join_tables, markdown, read, results
+from asr_benchmarks.tables import Result, compare_results, join_tables, read, results
 from asr_benchmarks.timing import Timing, in_turn, noise_notes
 from asr_benchmarks.worker import Group, Worker, WorkerError
 from asr_verdicts.errors import UsageError
@@ -29,10 +29,7 @@ def test_governor_and_clock_are_those_that_linux_shows(tmp_path: Path) -> None:
         for name, value in (("governor", governor), ("min_freq", low), ("max_freq", high)):
             (folder / f"scaling_{name}").write_text(f"{value}\n")
     assert read_clocking(tmp_path) == {"governor": "performance, powersave", "clock": "0.80 to 4.30 GHz"}
-
-
-def test_a_machine_that_shows_no_clock_says_nothing(tmp_path: Path) -> None:
-    assert read_clocking(tmp_path) == {}
+    assert read_clocking(tmp_path / "nothing") == {}
 
 
 class Variant:
@@ -47,15 +44,11 @@ class Variant:
         return float(self.count)
 
 
-def test_variants_take_turns_and_who_begins_changes():
+def test_variants_take_turns_who_begins_changes_and_warm_up_is_not_measured():
     calls = []
-    in_turn({name: Variant(name, calls) for name in "ab"}, steps=3, warmup=1)
+    timings = in_turn({name: Variant(name, calls) for name in "ab"}, steps=3, warmup=1)
     assert "".join(calls) == "abbaabba"
-
-
-def test_warm_up_is_not_measured():
-    timings = in_turn({"a": Variant("a", [])}, steps=3, warmup=2)
-    assert timings["a"].seconds == (3, 4, 5)
+    assert timings["a"].seconds == (2, 3, 4)
 
 
 def test_a_variant_out_of_budget_is_measured_as_often_as_it_must_be(monkeypatch):
@@ -132,50 +125,33 @@ class Impossible:
         raise ImportError("no such framework")
 
 
-def test_the_object_lives_on_between_calls_and_holds_its_own_memory():
-    with Worker(partial(Counter, start=3)) as worker:
+def test_the_object_lives_on_between_calls_with_its_own_memory_cores_and_environment(monkeypatch, capfd):
+    """Ctrl-C is the parent's to answer, which also closes a process that is at work without a word."""
+    monkeypatch.delenv("VARIABLE", raising=False)
+    with Worker(partial(Counter, start=3), threads=1, environment={"VARIABLE": "this"}) as worker:
+        assert worker.call("about") == {"cores": 1, "threads": "1", "variable": "this"}
         assert worker.call("add", 4) == 7
-        assert worker.call("add", 1) == 8
         before = worker.peak_memory()
         worker.call("grow")
         assert worker.peak_memory() - before > 150_000_000
-
-
-def test_threads_limit_the_cores_and_the_environment_stays_in_the_process(monkeypatch):
-    monkeypatch.delenv("VARIABLE", raising=False)
-    with Worker(Counter, threads=1, environment={"VARIABLE": "this"}) as worker:
-        assert worker.call("about") == {"cores": 1, "threads": "1", "variable": "this"}
+        os.kill(worker.call("process"), signal.SIGINT)
+        assert worker.call("add", 1) == 8
+        worker._pipe.send(("rest", (0.5,)))
     assert "VARIABLE" not in os.environ
+    assert capfd.readouterr().err == ""
 
 
 def test_what_goes_wrong_is_one_line():
-    with pytest.raises(WorkerError, match=r"^ValueError: two plus two$"), Worker(Counter) as worker:
-        worker.call("fail")
-    with pytest.raises(WorkerError, match=r"^ImportError: no such framework$"):
-        Worker(Impossible)
-    with pytest.raises(WorkerError, match=r"exit code 7"), Worker(Counter) as worker:
-        worker.call("die")
-
-
-def test_a_worker_with_children_starts_processes_of_its_own():
-    with Worker(Counter, children=True) as worker:
-        assert worker.call("start_another") == 5
-
-
-def test_several_start_at_once_and_say_later_what_went_wrong():
     with Worker(Counter, wait=False) as good, Worker(Impossible, wait=False) as bad:
-        assert good.call("add", 2) == 2
         with pytest.raises(WorkerError, match=r"^ImportError: no such framework$"):
             bad.call("add", 2)
-
-
-def test_ctrl_c_is_the_parents_to_answer(capfd):
-    """The parent also closes a process that is at work, which prints nothing."""
-    with Worker(Counter) as worker:
-        os.kill(worker.call("process"), signal.SIGINT)
-        assert worker.call("add", 1) == 1
-        worker._pipe.send(("rest", (0.5,)))
-    assert capfd.readouterr().err == ""
+        assert good.call("add", 2) == 2
+        with pytest.raises(WorkerError, match=r"^ValueError: two plus two$"):
+            good.call("fail")
+    with Worker(Counter, children=True) as worker:
+        assert worker.call("start_another") == 5
+        with pytest.raises(WorkerError, match=r"exit code 7"):
+            worker.call("die")
 
 
 class Rank:
@@ -237,6 +213,7 @@ def test_two_machines_files_give_a_report_with_plots(tmp_path, capsys):
     report = (tmp_path / "comparison" / "report.md").read_text()
     for line in (
         "| lstm | 4 | 10 | 1 |",
+        "| ratio | 1.5 | 3 |",
         "| processor | A | B |",
         "- mine: a note",
         "![step-time](step-time.png)",
@@ -276,17 +253,11 @@ def test_what_a_paper_printed_stands_once_and_what_stands_beside_it_for_each():
     assert join_tables(tables) == {"published": [row]}
 
 
-@pytest.mark.parametrize("content", ["[1]", "{", '{"ratio": 1}'])
+@pytest.mark.parametrize("content", ["{", '{"ratio": 1}'])
 def test_a_file_that_is_no_result_is_one_line(tmp_path, content):
     (tmp_path / "x.json").write_text(content)
     with pytest.raises(UsageError, match=r"x\.json"):
         read([tmp_path / "x.json"])
-
-
-def test_a_report_shows_figures_tables_and_notes():
-    text = markdown("step", Result.from_json(MINE))
-    for line in ("# step", "| ratio | 1.5 |", "| gru | 4 | 8 |", "- a note", "- processor: A"):
-        assert line in text
 
 
 def test_logarithmic_plots_have_plain_numbers_and_others_begin_at_0(tmp_path):

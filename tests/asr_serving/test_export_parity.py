@@ -66,7 +66,6 @@ def compare(task: CTCTask, file: Path, utterances: list[np.ndarray]) -> None:
         ["rnn=gru", "model=itu", "model.directions=sum", "features=logmel_mfcc"],
         ["rnn=rnn_relu", "model.directions=forward", "model.lookahead=3", "norm=layer", "features=spectrogram"],
         ["model=conformer"],
-        ["model=wavlm"],
     ],
     ids=" ".join,
 )

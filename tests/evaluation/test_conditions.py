@@ -1,15 +1,13 @@
 """Other corpora, and recordings heard under conditions."""
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import soundfile
+from hydra.errors import HydraException
 from omegaconf import DictConfig
 
 from asr_ablations.comparison.folders import compare_folders
@@ -87,15 +85,14 @@ def test_clean_is_the_plain_recording(sounds: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["noise10", "recorded_noise10"])
-@pytest.mark.parametrize("snr", [0, 10, 20])
-def test_noise_has_its_ratio(name: str, snr: int, sounds: Path) -> None:
-    added = heard(chosen(name, sounds, f"condition.{name}.snr={snr}")).astype(float) - SPEECH
-    assert 10 * np.log10(np.square(SPEECH.astype(float)).mean() / np.square(added).mean()) == pytest.approx(
-        snr, abs=0.1
-    )
+def test_noise_has_its_ratio(name: str, sounds: Path) -> None:
+    for snr in (0, 20):
+        added = heard(chosen(name, sounds, f"condition.{name}.snr={snr}")).astype(float) - SPEECH
+        ratio = 10 * np.log10(np.square(SPEECH.astype(float)).mean() / np.square(added).mean())
+        assert ratio == pytest.approx(snr, abs=0.1)
 
 
-@pytest.mark.parametrize("exponent", [0, 1, 2])
+@pytest.mark.parametrize("exponent", [0, 2])
 def test_the_noise_falls_with_frequency(exponent: int, sounds: Path) -> None:
     """By 3 dB per octave and unit of the exponent: the power of 500 to 1000 Hz over that of 2000 to 4000 Hz."""
     condition = chosen("noise10", sounds, f"condition.noise10.exponent={exponent}")
@@ -143,38 +140,31 @@ def test_a_telephone_lets_its_band_through_and_rounds_to_its_levels() -> None:
     assert len(np.unique(coarse[::2])) < len(np.unique(line(SPEECH, "a", np.random.default_rng())[::2]))
 
 
-WRONG = [
-    (["conditions=[hiss]"], "condition.*hiss: expected clean"),
-    (["+condition@condition.noise10=noise10"], "condition.noise10: expected it among conditions"),
-    (["conditions=[noise10]", "condition.noise10.snr=loud"], "condition.noise10.snr=loud: expected a number"),
-    (["conditions=[reverb]", "condition.reverb.decay=0"], "condition.reverb.decay=0: expected a number above 0"),
-    (["conditions=[telephone]", "condition.telephone.low=3400"], "condition.telephone.low=3400"),
-    (["conditions=[recorded_noise10]"], "condition.recorded_noise10.folder=None: expected a folder"),
-    (["conditions=[measured_reverb]"], "condition.measured_reverb.folder=None: expected a folder"),
-    (["condition_seed=-1"], "condition_seed=-1: expected a whole number"),
-]
-
-
-@pytest.mark.parametrize(("overrides", "message"), WRONG)
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        (["conditions=[hiss]"], "hiss"),
+        (["+condition@condition.noise10=noise10"], "condition.noise10: expected it among conditions"),
+        (["conditions=[noise10]", "condition.noise10.snr=loud"], "condition.noise10.snr=loud: expected a number"),
+        (["conditions=[telephone]", "condition.telephone.low=3400"], "condition.telephone.low=3400"),
+        (["conditions=[recorded_noise10]"], "condition.recorded_noise10.folder=None: expected a folder"),
+        (["condition_seed=-1"], "condition_seed=-1: expected a whole number"),
+    ],
+)
 def test_a_wrong_condition_is_one_line(overrides: list[str], message: str) -> None:
-    from hydra.errors import HydraException
-
-    with pytest.raises((UsageError, HydraException), match=message if "hiss" not in message else "hiss"):
+    with pytest.raises((UsageError, HydraException), match=message):
         build_conditions(request(Path("x"), *overrides))
 
 
-KEYS = [
-    ("noise10", "snr", 5), ("noise10", "exponent", 1), ("recorded_noise10", "snr", 5), ("reverb", "decay", 0.5),
-    ("reverb", "direct_ratio", 3), ("telephone", "low", 200), ("telephone", "high", 3000), ("telephone", "levels", 64),
-    ("telephone", "mu", 100),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("name", "key", "value"), KEYS)
-def test_every_option_changes_what_is_heard_and_the_key(name: str, key: str, value: float, sounds: Path) -> None:
-    written, changed = chosen(name, sounds), chosen(name, sounds, f"condition.{name}.{key}={value}")
-    assert written.key == chosen(name, sounds).key != changed.key
-    assert not np.array_equal(heard(written), heard(changed))
+def test_every_option_changes_what_is_heard_and_the_key(sounds: Path) -> None:
+    for name, key, value in (
+        *(("noise10", "snr", 5), ("noise10", "exponent", 1), ("recorded_noise10", "snr", 5), ("reverb", "decay", 0.5)),
+        *(("reverb", "direct_ratio", 3), ("telephone", "low", 200), ("telephone", "high", 3000)),
+        *(("telephone", "levels", 64), ("telephone", "mu", 100)),
+    ):
+        written, changed = chosen(name, sounds), chosen(name, sounds, f"condition.{name}.{key}={value}")
+        assert written.key == chosen(name, sounds).key != changed.key
+        assert not np.array_equal(heard(written), heard(changed))
 
 
 @pytest.mark.parametrize("name", NEEDS_FOLDER)
@@ -191,19 +181,6 @@ def test_the_key_is_of_seed_and_source(sounds: Path, monkeypatch: pytest.MonkeyP
     assert chosen("noise10", sounds, "condition_seed=1").key != before
     monkeypatch.setattr("asr_ablations.evaluation.sets.hash_targets", lambda names: dict.fromkeys(names, "other"))
     assert chosen("noise10", sounds).key != before
-
-
-def test_another_process_hears_the_same() -> None:
-    code = (
-        "import numpy, hashlib; from asr_ablations.components.condition.noise10 import GeneratedNoise;"
-        "from asr_ablations.tools.random_streams import generator;"
-        "noise, samples = GeneratedNoise(snr=10.0, exponent=1.0), numpy.arange(999, dtype='i2');"
-        "x = noise(samples, 'a', generator(0, 'condition', 'a'));"
-        "print(hashlib.sha256(x.tobytes()).hexdigest())"
-    )
-    command, environment = [sys.executable, "-c", code], {**os.environ, "PYTHONPATH": "src"}
-    told = {subprocess.run(command, env=environment, stdout=subprocess.PIPE, check=True).stdout for _ in range(2)}
-    assert len(told) == 1
 
 
 @pytest.fixture(scope="module")

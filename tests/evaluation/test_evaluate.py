@@ -163,10 +163,9 @@ def test_attention_chooses_among_the_texts_of_the_beam(tmp_path: Path, tiny_corp
 
 def test_weights_are_tuned_on_dev_and_travel_with_the_model(run_folder: Path) -> None:
     file = bigrams("job.arpa", WORDS)
-    record = evaluated(
-        run_folder, "decoder=beam_lm", f"decoder.lm={file}", "decoder.beam_width=3", "tune.trials=6",
-        "untrained=decode", "sets=test",
-    )  # fmt: skip
+    words = ["decoder=beam_lm", f"decoder.lm={file}", "decoder.beam_width=3", "untrained=decode", "sets=test"]
+    words.append("tune.trials=6")
+    record = evaluated(run_folder, *words)
     tuning = record["tuning"]
     assert (tuning["set"], tuning["trials"]) == ("dev", 6)
     assert {key: record["decoder"][key] for key in ("alpha", "beta")} == tuning["chosen"]
@@ -178,24 +177,16 @@ def test_weights_are_tuned_on_dev_and_travel_with_the_model(run_folder: Path) ->
     assert float(trials[0]["alpha"]) == 0.5  # the first is what the yaml says
     best = min(trials, key=lambda row: (float(row["wer"]), float(row["cer"])))
     assert float(best["alpha"]) == tuning["chosen"]["alpha"]
-    again = evaluated(
-        run_folder, "decoder=beam_lm", f"decoder.lm={file}", "decoder.beam_width=3", "tune.trials=6",
-        "untrained=decode", "sets=test",
-    )  # fmt: skip
+    again = evaluated(run_folder, *words)
     assert again["tuning"] == tuning
-
-
-def test_the_beam_can_be_tuned_too(run_folder: Path) -> None:
-    options = ["decoder.beam_width=3", "tune.trials=3", "tune.prune_beams=[4.0,20.0]", "untrained=decode", "sets=test"]
-    record = evaluated(run_folder, "decoder=beam_lm", f"decoder.lm={bigrams('job.arpa', WORDS)}", *options)
-    assert set(record["tuning"]["chosen"]) == {"alpha", "beta", "prune_beams"}
+    pruned = evaluated(run_folder, *words[:-1], "tune.trials=3", "tune.prune_beams=[4.0,20.0]")
+    assert set(pruned["tuning"]["chosen"]) == {"alpha", "beta", "prune_beams"}
 
 
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [
         (["tune.set=test"], "tune.set=test: expected dev"),
-        (["tune.set=train"], "tune.set=train: expected dev"),
         (["decoder=greedy"], "this decoder has no weights"),
     ],
 )
@@ -252,9 +243,7 @@ def test_a_sweeps_folder_stands_for_its_finished_runs(tmp_path: Path, tiny_corpu
 WRONG_REQUESTS = [
     ("run=null", "run is not set"),
     ("tune.trials=-1", "tune.trials=-1: expected a whole number from 0 to 1000000"),
-    ("tune.trials=1.5", "tune.trials=1.5: expected a whole number"),
     ("tune.alpha=[2,1]", r"tune.alpha=\[2, 1\]: expected the ends of a range"),
-    ("tune.beta=3", "tune.beta=3: expected the ends of a range"),
     ("tune.prune_beams=[0,9]", r"tune.prune_beams=\[0, 9\]: expected the ends"),
     ("untrained=maybe", "untrained=maybe: expected skip, decode"),
     ("gpus=2", "gpus=2: expected auto, 0, 1"),
@@ -272,7 +261,6 @@ def test_a_wrong_request_is_reported_before_anything_is_loaded(override: str, me
     ("overrides", "message"),
     [
         (["decoder=beam", "decoder.beam_width=0"], "decoder.beam_width=0: expected"),
-        (["decoder=beam_lm", "decoder.alpha=nan"], "decoder.alpha=nan: expected a number, such as 0.5"),
         (["decoder=beam_lm"], "decoder.lm is not set"),
         (["checkpoint=first"], "checkpoint=first: expected last, best"),
         (["processes=0"], "processes=0: expected a whole number from 1 to 1024, or auto"),

@@ -92,8 +92,8 @@ def test_half_of_a_pair_of_files_is_computed_again(run_folder: Path) -> None:
 @pytest.mark.parametrize(
     ("suffix", "damaged"),
     [
-        (".json", b""), (".json", b"[]"), (".json", b'{"lengths": [1], "seconds": 0.1, "device": "cpu"}'),
-        (".json", b'{"lengths": "all"}'), (".npy", b""), (".npy", b"\x93NUMPY"), (".npy", None),
+        (".json", b"[]"), (".json", b'{"lengths": [1], "seconds": 0.1, "device": "cpu"}'),
+        (".npy", b"\x93NUMPY"), (".npy", None),
     ],
 )  # fmt: skip
 def test_what_is_damaged_is_computed_again(
@@ -122,7 +122,7 @@ def test_rounding_keeps_the_best_symbol() -> None:
     assert halved(np.zeros((0, 3), dtype=np.float32)).shape == (0, 3)
 
 
-@pytest.mark.parametrize("lengths", [[], [0], [3], [2, 0, 1], [0, 0, 3]])
+@pytest.mark.parametrize("lengths", [[], [2, 0, 1], [0, 0, 3]])
 def test_each_utterance_has_its_rows(lengths: list[int], tmp_path: Path) -> None:
     rows = [np.full((length, 2), i, dtype=np.float16) for i, length in enumerate(lengths)]
     np.save(tmp_path / "dev.npy", np.concatenate(rows) if rows else np.zeros((0, 2), dtype=np.float16))
@@ -154,8 +154,7 @@ def drawn(utterances: int) -> list[np.ndarray]:
     ]
 
 
-@pytest.mark.parametrize("processes", [1, 3])
-@pytest.mark.parametrize("name", ["greedy", "beam_lm", "lexicon"])
+@pytest.mark.parametrize(("name", "processes"), [("greedy", 1), ("beam_lm", 3), ("lexicon", 3)])
 def test_as_without_processes(tmp_path: Path, processes: int, name: str) -> None:
     rows = drawn(50)
     log_probs, alone = store(tmp_path, rows), decoder(name)
