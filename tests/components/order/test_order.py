@@ -1,6 +1,5 @@
 """The contract of batch orders, and the padding that they cost."""
 
-import tracemalloc
 from collections.abc import Callable
 
 import numpy as np
@@ -11,7 +10,7 @@ from asr_ablations.data.batch import BatchOrder, BatchSize, Count, Seconds
 from asr_ablations.tools.random_streams import generator
 from asr_verdicts.errors import UsageError
 from tests.helpers.every_key import exempt, refused
-from tests.helpers.support import component, group_options, knobs, turned
+from tests.helpers.support import component, group_options
 
 Order = Callable[..., list[np.ndarray]]
 NAMES = [name for name in group_options("order") if not refused(f"order={name}")]
@@ -26,36 +25,12 @@ def drawn(order: Order, count: int = 1003, size: int = 16, epoch: int = 1, seed:
 
 @every_variant
 @pytest.mark.parametrize("epoch", [0, 1])
-@pytest.mark.parametrize(("count", "size"), [(1003, 16), (64, 16), (5, 16), (1, 1), (7, 1)])
+@pytest.mark.parametrize(("count", "size"), [(1003, 16), (64, 16), (5, 16), (1, 1)])
 def test_each_utterance_once_and_batches_full_but_one(name: str, epoch: int, count: int, size: int) -> None:
     batches = drawn(component("order", name), count, size, epoch)
     assert sorted(i for batch in batches for i in batch) == list(range(count))
     assert sorted(map(len, batches))[1:] == [size] * (len(batches) - 1)
     assert len(batches) == -(-count // size)
-
-
-@every_variant
-@pytest.mark.parametrize("epoch", [0, 1])
-def test_the_same_seed_and_epoch_give_the_same(name: str, epoch: int) -> None:
-    order = component("order", name)
-    result = drawn(order, epoch=epoch)
-    np.random.default_rng(5).random()
-    drawn(order, epoch=epoch + 1)
-    assert drawn(order, epoch=epoch) == result
-
-
-@pytest.mark.parametrize("name", [name for name in NAMES if not exempt(f"order={name}", "random")])
-@pytest.mark.parametrize("change", [{"seed": 1}, {"epoch": 2}])
-def test_another_seed_or_epoch_gives_another(name: str, change: dict[str, int]) -> None:
-    order = component("order", name)
-    assert drawn(order, **change) != drawn(order)
-
-
-@pytest.mark.parametrize(
-    ("name", "key"), [k for k in knobs("order") if not exempt(f"order={k[0]}", "keys of the order")]
-)
-def test_no_dead_knobs(name: str, key: str) -> None:
-    assert drawn(component("order", name)) != drawn(turned("order", name, key))
 
 
 def in_sequence(batches: list[list[int]]) -> np.ndarray:
@@ -69,21 +44,11 @@ def test_which_epochs_are_sorted(name: str, epoch: int, expected: bool) -> None:
     assert bool((np.diff(in_sequence(drawn(component("order", name), epoch=epoch))) >= 0).all()) == expected
 
 
-def test_sortagrad_is_bucketed_after_its_first_epoch() -> None:
-    assert drawn(component("order", "sortagrad"), epoch=1) == drawn(component("order", "bucketed"), epoch=1)
-
-
 def padding(name: str) -> float:
     """The share of padding over an epoch."""
     batches = drawn(component("order", name))
     padded = sum(DURATIONS[batch].max() * len(batch) for batch in batches)
     return 1 - DURATIONS.sum() / padded
-
-
-def test_bucketed_pads_far_less_than_shuffled_and_sorted_least() -> None:
-    """Uniform durations of 1 to 30 s: the longest of 16 lies near 28 s, so shuffling pads nearly half."""
-    assert padding("sorted") < padding("bucketed") < 0.25 * padding("shuffled")
-    assert padding("shuffled") > 0.4
 
 
 def test_sortagrad_goes_by_the_longest_of_each_batch() -> None:
@@ -94,8 +59,7 @@ def test_sortagrad_goes_by_the_longest_of_each_batch() -> None:
 
 
 @every_variant
-@pytest.mark.parametrize("seconds", [30.0, 200.0, 1e6])
-@pytest.mark.parametrize("count", [1003, 17, 1])
+@pytest.mark.parametrize(("seconds", "count"), [(30.0, 1003), (200.0, 1003), (30.0, 17), (1e6, 17), (30.0, 1)])
 def test_batches_of_so_many_seconds(name: str, seconds: float, count: int) -> None:
     """Each utterance once, no batch with more audio than allowed (exempt: than the others, but for an utterance), and
     equally many batches every epoch, which the schedule of the learning rate counts on.
@@ -139,7 +103,7 @@ def test_chunks_are_those_of_a_loop(length: int, overlap: int) -> None:
     assert list(zip(*(part.tolist() for part in order.chunks(torch.tensor(lengths))), strict=True)) == expected
 
 
-@pytest.mark.parametrize(("length", "overlap"), [(0, 0), (100, 100), (100, -1), (1.5, 1), (100, None)])
+@pytest.mark.parametrize(("length", "overlap"), [(0, 0), (100, 100), (100, -1), (1.5, 1)])
 def test_a_chunk_has_frames_of_its_own(length: object, overlap: object) -> None:
     with pytest.raises(UsageError, match=r"order.length.*order.overlap.*less than the length"):
         component("order", "chunked", length=length, overlap=overlap)
@@ -152,8 +116,7 @@ def sampler(name: str, rank: int, ranks: int, count: int = 1003, seconds: float 
 
 @every_variant
 @pytest.mark.parametrize("seconds", [None, 100.0])
-@pytest.mark.parametrize("ranks", [1, 2, 3, 8])
-@pytest.mark.parametrize("count", [1003, 65, 16, 9, 8])
+@pytest.mark.parametrize(("ranks", "count"), [(1, 65), (2, 1003), (3, 16), (8, 9), (8, 8)])
 def test_ranks_share_an_epoch(name: str, ranks: int, count: int, seconds: float | None) -> None:
     """As many batches on every rank, each utterance on one rank, once, and no batch empty."""
     samplers = [sampler(name, rank, ranks, count, seconds) for rank in range(ranks)]
@@ -212,52 +175,20 @@ def test_set_epoch_changes_the_order_and_back(name: str) -> None:
     assert list(order) == first
 
 
-UTTERANCES = 281_241
-QUANTILES = [
-    (0, 1.3), (0.05, 3.3), (0.1, 5.2), (0.25, 11.0), (0.5, 13.75), (0.75, 15.2), (0.95, 16.6), (0.999, 17.5),
-    (1, 24.5),
-]  # fmt: skip
-"""Shares of the utterances and the seconds that they stay under: our guess at a curve through LibriSpeech's known mean
-of 12.3 s, 95 % up to 16.8 s, and longest of 24.5 s."""
-
-
-@pytest.fixture(scope="module")
-def durations() -> np.ndarray:
-    shares, seconds = zip(*QUANTILES, strict=True)
-    drawn = np.interp(np.linspace(0, 1, UTTERANCES), shares, seconds)
-    return generator(0, "durations").permutation(drawn)
-
-
-def padding_padding(durations: np.ndarray, name: str, size: BatchSize, epoch: int = 1) -> float:
-    """The share of padding over an epoch."""
-    batches = component("order", name)(durations, size, epoch, generator(0, "order", epoch))
-    return float(1 - durations.sum() / sum(durations[batch].max() * len(batch) for batch in batches))
-
-
-def test_the_list_is_like_librispeechs(durations: np.ndarray) -> None:
-    assert durations.mean() == pytest.approx(12.3, abs=0.05)
-    assert (durations <= 16.8).mean() >= 0.95
-    assert durations.max() == 24.5
-
-
-@pytest.mark.parametrize(
-    "size",
-    [Count(16, 1), Count(64, 1), Count(256, 1), Seconds(800, 1), Seconds(3200, 1)],
-    ids=["16", "64", "256", "800 s", "3200 s"],
-)
-def test_padding_of_every_order(durations: np.ndarray, size: BatchSize) -> None:
+@pytest.mark.parametrize("size", [Count(64, 1), Seconds(800, 1)], ids=["64", "800 s"])
+def test_padding_of_every_order(size: BatchSize) -> None:
     """Under 4 % in buckets, hardly any when sorted; random batches waste a fifth to a third."""
-    assert padding_padding(durations, "bucketed", size) < 0.04
-    assert padding_padding(durations, "sortagrad", size, epoch=0) < 0.04
-    assert padding_padding(durations, "sorted", size) < 0.01
-    assert padding_padding(durations, "shuffled", size) > 0.15
-
-
-def test_the_sampler_of_960_hours_stays_under_a_gigabyte(durations: np.ndarray) -> None:
-    tracemalloc.start()
-    order = BatchOrder(durations, Count(64, 1), component("order", "bucketed"), 0, 0, 1)
-    first = next(iter(order))
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    assert len(first) == 64
-    assert peak < 1e9
+    # our guess at a curve through LibriSpeech's known mean of 12.3 s, 95 % up to 16.8 s, and longest of 24.5 s
+    shares, seconds = (
+        (0, 0.05, 0.1, 0.25, 0.5, 0.75, 0.95, 0.999, 1),
+        (1.3, 3.3, 5.2, 11, 13.75, 15.2, 16.6, 17.5, 24.5),
+    )
+    durations = generator(0, "durations").permutation(np.interp(np.linspace(0, 1, 50_000), shares, seconds))
+    padding = {}
+    for name, epoch in (("bucketed", 1), ("sortagrad", 0), ("sorted", 1), ("shuffled", 1)):
+        batches = component("order", name)(durations, size, epoch, generator(0, "order", epoch))
+        padding[name] = 1 - durations.sum() / sum(durations[batch].max() * len(batch) for batch in batches)
+    assert padding["bucketed"] < 0.04
+    assert padding["sortagrad"] < 0.04
+    assert padding["sorted"] < 0.01
+    assert padding["shuffled"] > 0.15

@@ -35,17 +35,6 @@ def inputs(lengths: torch.Tensor = LENGTHS, frames: int = 7) -> torch.Tensor:
 
 @every_variant
 @every_way
-def test_rows_past_a_length_are_zero_and_the_others_are_not(name: str, directions: str) -> None:
-    recurrence = layer(name, directions)
-    y = recurrence(inputs(), LENGTHS)
-    valid = torch.arange(7)[None] < LENGTHS[:, None]
-    assert y.shape == (4, 7, recurrence.size)
-    assert (y[~valid] == 0).all()
-    assert (y[valid].abs().sum(dim=-1) > 0).all()
-
-
-@every_variant
-@every_way
 def test_alone_as_in_a_batch(name: str, directions: str) -> None:
     recurrence, x = layer(name, directions), inputs()
     together = recurrence(x, LENGTHS)
@@ -56,11 +45,15 @@ def test_alone_as_in_a_batch(name: str, directions: str) -> None:
 
 @every_variant
 @every_way
-def test_padding_is_not_read(name: str, directions: str) -> None:
+def test_padding_is_not_read_and_zero_in_the_output(name: str, directions: str) -> None:
     recurrence, x = layer(name, directions), inputs()
-    valid = (torch.arange(7)[None] < LENGTHS[:, None])[..., None]
-    garbage = torch.where(valid, x, torch.full_like(x, 1e3))
-    torch.testing.assert_close(recurrence(garbage, LENGTHS), recurrence(x, LENGTHS), atol=1e-6, rtol=0)
+    valid = torch.arange(7)[None] < LENGTHS[:, None]
+    garbage = torch.where(valid[..., None], x, torch.full_like(x, 1e3))
+    y = recurrence(x, LENGTHS)
+    torch.testing.assert_close(recurrence(garbage, LENGTHS), y, atol=1e-6, rtol=0)
+    assert y.shape == (4, 7, recurrence.size)
+    assert (y[~valid] == 0).all()
+    assert (y[valid].abs().sum(dim=-1) > 0).all()
 
 
 @every_variant
@@ -127,31 +120,13 @@ def test_two_directions_are_torchs_own_over_a_packed_sequence(name: str, directi
 
 
 @every_variant
-@every_way
-def test_bfloat16_autocast_on_a_cpu_leaves_float32_results(name: str, directions: str) -> None:
-    recurrence, x = layer(name, directions), inputs()
+def test_bfloat16_autocast_on_a_cpu_leaves_float32_results(name: str) -> None:
+    recurrence, x = layer(name, "sum"), inputs()
     with torch.autocast("cpu", dtype=torch.bfloat16):
         result = recurrence(x, LENGTHS)
         from_half = recurrence(x.bfloat16(), LENGTHS)
     torch.testing.assert_close(result, recurrence(x, LENGTHS))  # the dtype too
     torch.testing.assert_close(from_half, recurrence(x.bfloat16().float(), LENGTHS))
-
-
-@pytest.mark.parametrize(
-    ("autocast", "on", "runs_in"),
-    [(torch.float16, False, "float32"), (torch.bfloat16, True, "float32"), (torch.float16, True, "float32")],
-)
-@every_variant
-def test_the_dtype_a_recurrence_runs_in_on_a_cpu(name: str, autocast: torch.dtype, on: bool, runs_in: str) -> None:
-    recurrence = layer(name, "forward")
-    seen: list[tuple[torch.dtype, bool]] = []
-    recurrence.forwards.register_forward_pre_hook(
-        lambda _, given: seen.append((given[0].dtype, torch.is_autocast_enabled("cpu")))
-    )
-    with torch.autocast("cpu", dtype=autocast, enabled=on):
-        y = recurrence(inputs(), LENGTHS)
-    assert seen == [(getattr(torch, runs_in), False)]
-    assert y.dtype == getattr(torch, runs_in)
 
 
 @pytest.mark.gpu
@@ -167,8 +142,7 @@ def test_the_dtype_cudnn_runs_in(autocast: torch.dtype) -> None:
     assert seen == [autocast]
 
 
-@pytest.mark.parametrize("device", ["cuda", "cpu"])
-@pytest.mark.parametrize("autocast", [None, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize(("device", "autocast"), [("cuda", None), ("cuda", torch.bfloat16), ("cpu", torch.bfloat16)])
 def test_recurrences_follow_autocast_on_cuda_alone(device: str, autocast: torch.dtype | None) -> None:
     before = torch.is_autocast_enabled(device), torch.get_autocast_dtype(device)
     try:  # what torch.autocast sets; the context itself warns where there is no CUDA
@@ -180,37 +154,25 @@ def test_recurrences_follow_autocast_on_cuda_alone(device: str, autocast: torch.
         torch.set_autocast_dtype(device, before[1])
 
 
-class Seen:
-    """The types in which a layer's cell meets its input and its weights."""
-
-    def __init__(self, recurrence: Directions) -> None:
-        self.types: set[torch.dtype] = set()
-        for direction in (recurrence.forwards, recurrence.backwards):
-            assert direction is not None
-            direction.register_forward_pre_hook(lambda module, given: self.see(given[0], *module.parameters()))
-
-    def see(self, *tensors: torch.Tensor) -> None:
-        self.types |= {tensor.dtype for tensor in tensors}
-
-
 @every_variant
-@pytest.mark.parametrize("runs_in", [torch.bfloat16, None])
 def test_under_bfloat16_on_cuda_input_and_weights_are_bfloat16_over_float32_masters(
-    name: str, runs_in: torch.dtype | None, monkeypatch: pytest.MonkeyPatch
+    name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The way of CUDA, taken on a CPU; without it the same layer is seen in float32."""
+    """The way of CUDA, taken on a CPU."""
 
     def on_cuda(device: str) -> torch.dtype | None:
-        return runs_in if torch.is_autocast_enabled(device) else None
+        return torch.bfloat16 if torch.is_autocast_enabled(device) else None
 
     monkeypatch.setattr("asr_ablations.components.model.directions.autocast_of_recurrences", on_cuda)
-    recurrence = layer(name, "sum")
+    recurrence, types = layer(name, "sum"), set()
     plain = gradients(recurrence, x := inputs().requires_grad_(), expected := recurrence(x, LENGTHS))
-    seen = Seen(recurrence)
+    for direction in recurrence.children():
+        direction.register_forward_pre_hook(
+            lambda module, given: types.update(tensor.dtype for tensor in (given[0], *module.parameters()))
+        )
     with torch.autocast("cpu", dtype=torch.bfloat16):
         result = recurrence(x, LENGTHS)
-    assert seen.types == {runs_in or torch.float32}
-    assert result.dtype == (runs_in or torch.float32)
+    assert types == {result.dtype} == {torch.bfloat16}
     torch.testing.assert_close(result.float(), expected, atol=0.05, rtol=0.05)
     for master, other in zip(gradients(recurrence, x, result.float()), plain, strict=True):
         assert master.dtype == torch.float32, "gradients reach the weights themselves"
@@ -219,10 +181,9 @@ def test_under_bfloat16_on_cuda_input_and_weights_are_bfloat16_over_float32_mast
 
 
 @every_variant
-@every_way
-def test_weights_in_bfloat16_run_in_bfloat16(name: str, directions: str) -> None:
+def test_weights_in_bfloat16_run_in_bfloat16(name: str) -> None:
     """precision=bf16-true: the input takes the dtype of the weights."""
-    recurrence = layer(name, directions)
+    recurrence = layer(name, "sum")
     expected = recurrence(inputs(), LENGTHS)
     result = recurrence.bfloat16()(inputs(), LENGTHS)
     assert result.dtype == torch.bfloat16
@@ -232,15 +193,6 @@ def test_weights_in_bfloat16_run_in_bfloat16(name: str, directions: str) -> None
 def test_a_wrong_way_is_named_with_the_choices() -> None:
     with pytest.raises(UsageError, match="directions=both: expected forward, sum, concat"):
         layer("gru", "both")
-
-
-def test_rnn_nonlinearity_is_not_a_dead_knob() -> None:
-    results = []
-    for nonlinearity in ("tanh", "relu"):
-        torch.manual_seed(1)
-        results.append(component("rnn", "rnn", nonlinearity=nonlinearity)(INPUTS, HIDDEN)(inputs(), LENGTHS))
-    assert (results[1] >= 0).all()
-    assert (results[0] < 0).any()
 
 
 def test_reversal_reverses_within_the_length_and_is_its_own_inverse() -> None:
@@ -287,26 +239,7 @@ def test_it_is_the_formula_of_amodei_et_al() -> None:
     torch.testing.assert_close(module(x, LENGTHS), expected)
 
 
-def test_alone_as_in_a_batch_and_padding_is_not_read() -> None:
-    module, x = lookahead(), lookahead_inputs()
-    together = module(x, LENGTHS)
-    garbage = torch.where((torch.arange(7) < LENGTHS[:, None])[..., None], x, torch.tensor(1e6))
-    assert torch.equal(module(garbage, LENGTHS), together)
-    for row, length in enumerate(LENGTHS.tolist()):
-        alone = module(x[row : row + 1, :length], LENGTHS[row : row + 1]) if length else together[row : row + 1, :0]
-        torch.testing.assert_close(alone[0], together[row, :length])
-
-
-@pytest.mark.parametrize("frames", [1, 3])
-def test_it_sees_so_many_frames_ahead_and_no_more(frames: int) -> None:
-    module, x = lookahead(frames), lookahead_inputs()
-    changed = x.clone()
-    changed[0, 5] += 1.0
-    moved = (module(changed, LENGTHS) - module(x, LENGTHS))[0].abs().sum(dim=-1) > 0
-    assert moved.tolist() == [5 - frames <= t <= 5 for t in range(7)]
-
-
-@pytest.mark.parametrize("frames", [-1, 0.5, "far", True])
+@pytest.mark.parametrize("frames", [-1, "far"])
 def test_a_wrong_number_is_named(frames: object) -> None:
     with pytest.raises(UsageError, match=f"lookahead={frames}: expected a whole number from 1 to 1000, or 0 for none"):
         Lookahead(SIZE, frames)  # type: ignore[arg-type]
