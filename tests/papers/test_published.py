@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from asr_ablations.tools.files import REPOSITORY
-from asr_benchmarks.lstm.speed import RATIOS, Ratio
+from asr_benchmarks.lstm.speed import RATIOS
 from asr_benchmarks.platform.platform import read_published_tables
 from asr_benchmarks.tables import published
 from publish.claims import parse_commentary
@@ -183,59 +183,34 @@ def test_toolkits() -> None:
     assert printed["utterances"] == DOETSCH["§6"]["utterances"]
 
 
-@pytest.mark.parametrize("ratio", RATIOS, ids=lambda ratio: f"{ratio.slower} {ratio.faster}")
-def test_ratios_of_lstms(ratio: Ratio) -> None:
+def test_ratios_of_lstms() -> None:
     """Each is printed, or follows by the arithmetic that it names from numbers that are."""
-    assert unknown(ratio.where, "Braun2018 §4") in (
-        [],
-        ["100", "1000"],
-    )  # the second: steps, in the name of a paragraph
-    computed = re.search(r": ([\d. /·]+)(?:;|$)", ratio.where)
-    known = {number for place in re.findall(PLACE, ratio.where) for number in numbers(BRAUN[place])}
-    if computed:
-        factors = re.findall(r"(/?) ?(\d[\d.]*)", computed[1])
-        value = math.prod(1 / float(n) if sign else float(n) for sign, n in factors)
-        assert ratio.least == ratio.most == pytest.approx(value)
-    else:
-        assert {ratio.least, ratio.most} <= known
+    for ratio in RATIOS:
+        # the second: steps, in the name of a paragraph
+        assert unknown(ratio.where, "Braun2018 §4") in ([], ["100", "1000"])
+        computed = re.search(r": ([\d. /·]+)(?:;|$)", ratio.where)
+        known = {number for place in re.findall(PLACE, ratio.where) for number in numbers(BRAUN[place])}
+        if computed:
+            factors = re.findall(r"(/?) ?(\d[\d.]*)", computed[1])
+            value = math.prod(1 / float(n) if sign else float(n) for sign, n in factors)
+            assert ratio.least == ratio.most == pytest.approx(value)
+        else:
+            assert {ratio.least, ratio.most} <= known
 
 
-STATES = ("done", "partial", "missing", "not built")
-
-
-def tables() -> dict[str, list[list[str]]]:
-    """Key of a paper → its rows: place, what it asks, command, state, result."""
+def test_every_row_of_a_paper_has_a_state_and_every_sweep_stands_in_one() -> None:
+    """The rows of a paper's table: place, what it asks, command, state, result."""
     page = (REPOSITORY / "docs" / "papers.md").read_text(encoding="utf-8")
     parts = re.split(r"^### .*: (\w+)$", page, flags=re.MULTILINE)
-    return {key: rows(body) for key, body in zip(parts[1::2], parts[2::2], strict=True)}
-
-
-def rows(text: str) -> list[list[str]]:
-    """The cells of a table without its head."""
-    lines = [line for line in text.splitlines() if line.startswith("| ")]
-    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[2:]]
-
-
-def test_every_paper_has_a_table() -> None:
-    page = (REPOSITORY / "docs" / "papers.md").read_text(encoding="utf-8")
-    assert set(tables()) == set(re.findall(r"^\| (\w+\d{4}) \|", page, flags=re.MULTILINE))
-    assert min(map(len, tables().values())) >= 8
-
-
-def test_every_row_has_a_state_and_what_is_not_done_a_reason() -> None:
-    for key, listed in tables().items():
-        for row in listed:
-            assert len(row) == 5, (key, row)
-            place, asks, command, state, _ = row
+    assert set(parts[1::2]) == set(re.findall(r"^\| (\w+\d{4}) \|", page, flags=re.MULTILINE))
+    named: set[str] = set()
+    for key, body in zip(parts[1::2], parts[2::2], strict=True):
+        lines = [line for line in body.splitlines() if line.startswith("| ")][2:]
+        assert len(lines) >= 8, key
+        for line in lines:
+            place, asks, command, state, _ = [cell.strip() for cell in line.strip("|").split("|")]
             word, _, reason = state.partition(": ")
-            assert place, (key, row)
-            assert asks, (key, row)
-            assert word in STATES, (key, row)
-            assert word == "done" or reason, (key, row)
-            assert command or word != "done", (key, row)
-
-
-def test_every_sweep_stands_in_a_row_and_exists() -> None:
-    commands = " ".join(row[2] for listed in tables().values() for row in listed)
-    named = set(re.findall(r"-cn (\w+)", commands))
+            assert all([place, asks, word in ("done", "partial", "missing", "not built")]), (key, line)
+            assert reason if word != "done" else command, (key, line)
+            named |= set(re.findall(r"-cn (\w+)", command))
     assert named == set(NAMES)

@@ -12,6 +12,7 @@ import pytest
 from asr_ablations.commands.console import exit_code
 from asr_ablations.runs.reader import read_config, read_sweep
 from asr_ablations.runs.sweep_history import arm_content
+from asr_verdicts import plotting
 from asr_verdicts.errors import UsageError
 from asr_verdicts.files import write_json
 from asr_verdicts.plan import PlannedArm
@@ -20,6 +21,13 @@ from publish.results import DECODERS, format_command, is_open, keep_finished, ma
 from tests.helpers.planned import plan
 from tests.helpers.run_folders import utterances, write_evaluation, write_run, write_sweep
 from tests.helpers.support import REPOSITORY
+
+
+@pytest.fixture(autouse=True)
+def svg_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The page has no other format."""
+    monkeypatch.setattr(plotting, "FORMATS", {"svg": plotting.FORMATS["svg"]})
+
 
 TOGETHER = {"Noise of seeds", "Validation loss against error rate"}
 """Sections about all sweeps."""

@@ -12,12 +12,10 @@ from matplotlib.image import imread
 
 from asr_ablations.report import utilisation
 from asr_ablations.report.curves import (
-    AXES,
     SMOOTHED_STEPS,
     band,
     curve,
     loss_curve,
-    metric_names,
     smooth,
     smoothed_loss,
     throughput_curve,
@@ -28,7 +26,7 @@ from asr_verdicts import plotting
 from asr_verdicts.arms import Arm
 from asr_verdicts.comparison import Comparison
 from asr_verdicts.errors import UsageError
-from asr_verdicts.plotting import COLUMN, LINES, LOOK, MARKERS, PAGE, grid, legend, log_scale, panels
+from asr_verdicts.plotting import COLUMN, LOOK, PAGE, grid, legend, log_scale, panels
 from asr_verdicts.record import Record
 from tests.helpers.comparison import ARMS, EPOCHS, comparison, scaled
 
@@ -45,6 +43,7 @@ def handmade(tmp_path_factory: pytest.TempPathFactory) -> Comparison:
 
 @pytest.fixture(scope="module")
 def written(handmade: Comparison, tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """Every figure in every format."""
     return write_figures(handmade, tmp_path_factory.mktemp("figures"))
 
 
@@ -53,19 +52,25 @@ def aimed(whole: Comparison, targets: list[float]) -> Comparison:
     return replace(whole, design=replace(whole.design, targets=targets))
 
 
-@pytest.fixture
+@pytest.fixture(autouse=True)
 def svg_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What only reads the text of figures waits for no other format."""
+    """Only `written` has every format."""
     monkeypatch.setattr(plotting, "FORMATS", {"svg": plotting.FORMATS["svg"]})
 
 
-def test_every_kind_is_written_as_png_and_svg(written: list[Path]) -> None:
-    assert {path.stem for path in written} == NAMES
+def test_every_kind_is_written_in_every_format(written: list[Path]) -> None:
+    """LaTeX takes no SVG. Those that a reader wants first are drawn first."""
+    names = [path.stem for path in written]
+    assert list(dict.fromkeys(names))[:3] == ["differences", "seeds", "wer_by_epoch"]
+    for suffix in (".png", ".svg", ".pdf"):
+        assert {path.stem for path in written if path.suffix == suffix} == NAMES
     for path in written:
         if path.suffix == ".png":
             assert np.ptp(imread(path)[..., :3]) > 0.5, path
         elif path.suffix == ".svg":
             assert ElementTree.parse(path).getroot().tag.endswith("svg")
+        else:
+            assert path.read_bytes().startswith(b"%PDF")
 
 
 def test_each_is_as_wide_as_a_column_or_a_page_with_text_of_eight_points(written: list[Path]) -> None:
@@ -77,35 +82,12 @@ def test_each_is_as_wide_as_a_column_or_a_page_with_text_of_eight_points(written
         assert sizes <= {7.0, 8.0}, path
 
 
-def test_those_that_a_reader_wants_first_are_drawn_first(written: list[Path]) -> None:
-    assert list(dict.fromkeys(path.stem for path in written))[:3] == ["differences", "seeds", "wer_by_epoch"]
-
-
-@pytest.mark.usefixtures("svg_alone")
 def test_figures_are_chosen_by_name(handmade: Comparison, tmp_path: Path) -> None:
     names = ["cer_longer_by_time", "differences"]
     assert [path.name for path in write_figures(handmade, tmp_path, names)] == ["differences.svg"]
     with pytest.raises(UsageError, match=r"^figures=differencs: expected differences \(the nearest\), or one of "):
         check_figures(["wer_by_epoch", "differencs"])
     check_figures(FIGURES)
-
-
-@pytest.mark.parametrize(
-    ("values", "scale"),
-    [
-        ([12, 105], "log"),
-        ([12, 95], "linear"),
-        ([20, 90], "linear"),
-        ([0.3, 4], "log"),
-        ([0, 90], "linear"),
-        ([], "linear"),
-    ],
-)  # fmt: skip
-def test_a_logarithmic_axis_has_three_labels_or_is_none(values: list[float], scale: str) -> None:
-    """Labels are 1, 2 and 5 times a power of ten: 20, 50 and 100 between 12 and 105, and two of them up to 95."""
-    _, (panel,) = panels(1)
-    log_scale(panel, values)
-    assert panel.get_yscale() == scale
 
 
 def test_many_panels_stand_below_each_other() -> None:
@@ -116,10 +98,6 @@ def test_many_panels_stand_below_each_other() -> None:
         assert place is not None
         assert (place.get_gridspec().nrows, place.get_gridspec().ncols) == (rows, columns)
         assert figure.get_figwidth() == (COLUMN if columns == 1 else PAGE)
-
-
-def test_arms_can_be_distinguished_without_colour() -> None:
-    assert len(set(LINES)) == len(set(MARKERS)) == 8
 
 
 def test_the_figure_names_every_arm(written: list[Path]) -> None:
@@ -194,7 +172,6 @@ def test_the_phases_of_a_batch_are_shown_where_samples_are_dense(tmp_path: Path)
     )  # in the legend, and from the middle of one batch to the middle of the seventh
 
 
-@pytest.mark.usefixtures("svg_alone")
 def test_the_targets_stand_in_the_curves_of_their_metric(handmade: Comparison, tmp_path: Path) -> None:
     """A dotted line per target that was declared; those that the curves chose are no lines in them."""
     bare = aimed(handmade, [])
@@ -209,7 +186,6 @@ def test_the_targets_stand_in_the_curves_of_their_metric(handmade: Comparison, t
     ).read_text()
 
 
-@pytest.mark.usefixtures("svg_alone")
 def test_names_are_text_and_no_markup(tmp_path: Path) -> None:
     """matplotlib would read $…$ as a formula, and a browser <script> in an SVG as a script."""
     plain = comparison(tmp_path, seeds=1)
@@ -261,30 +237,6 @@ def test_no_bar_stands_for_an_arm_of_which_a_seed_never_arrived(handmade: Compar
     assert drawn["lost"].count(">2/3<") == 3  # seconds, hours of audio, epochs
 
 
-def test_targets_that_the_curves_chose_are_called_so(handmade: Comparison, tmp_path: Path) -> None:
-    for name, shown in (("declared", handmade), ("chosen", aimed(handmade, []))):
-        write_figures(shown, tmp_path / name, ["time_to_accuracy"])
-    assert "targets chosen from these curves" in (tmp_path / "chosen" / "time_to_accuracy.svg").read_text()
-    assert "declared targets" in (tmp_path / "declared" / "time_to_accuracy.svg").read_text()
-
-
-@pytest.mark.parametrize(("axis", "last"), [("epoch", 20), ("step", 800), ("audio", 40), ("time", 4.5 * 20 * 1.04)])
-def test_a_curve_ends_where_training_ended(handmade: Comparison, axis: str, last: float) -> None:
-    run = handmade.arms[0].runs[0]
-    for metric in ("train/loss_epoch", "validation/dev-clean/wer"):
-        drawn = curve(run, metric, axis)
-        assert len(drawn.x) == EPOCHS
-        assert drawn.x[-1] == pytest.approx(last)
-
-
-def test_a_run_without_times_has_no_curve_over_time(handmade: Comparison) -> None:
-    run = handmade.arms[0].runs[0]
-    old = replace(run, metrics=[{k: v for k, v in row.items() if not k.startswith("time/")} for row in run.metrics])
-    assert len(curve(old, "train/loss_epoch", "time").x) == 0
-    assert len(curve(old, "train/loss_epoch", "epoch").x) == EPOCHS
-    assert set(AXES) == {"epoch", "step", "audio", "time"}
-
-
 def test_a_band_is_the_span_of_its_seeds(handmade: Comparison) -> None:
     spanned_curves = [curve(run, "validation/dev-clean/wer", "epoch") for run in handmade.arms[0].runs]
     spanned = band(spanned_curves)
@@ -295,26 +247,9 @@ def test_a_band_is_the_span_of_its_seeds(handmade: Comparison) -> None:
     np.testing.assert_allclose(spanned.high, values.max(0))
 
 
-def test_metric_names_are_those_with_numbers(handmade: Comparison) -> None:
-    assert metric_names(handmade, "validation/", "/wer") == ["validation/dev-clean/wer"]
-    assert metric_names(handmade, "validation/", "/per") == []
-
-
-def test_smoothing_keeps_a_constant_and_the_mean() -> None:
-    assert smooth(np.ones(9), 2) == pytest.approx(np.ones(9))
-    assert len(smooth(np.zeros(0), 2)) == 0
-
-
 def test_sampled_throughput_is_audio_over_time(handmade: Comparison) -> None:
     run = handmade.arms[0].runs[0]
     assert throughput_curve(run).y.mean() == pytest.approx(3600 * 0.02 / 1.04, rel=1e-3)
-
-
-def test_every_figure_is_a_pdf_too(written: list[Path]) -> None:
-    """For LaTeX, which takes no SVG."""
-    pdfs = [path for path in written if path.suffix == ".pdf"]
-    assert {path.stem for path in pdfs} == NAMES
-    assert all(path.read_bytes().startswith(b"%PDF") for path in pdfs)
 
 
 def test_a_legend_of_long_names_lies_within_the_figure() -> None:
@@ -327,3 +262,26 @@ def test_a_legend_of_long_names_lies_within_the_figure() -> None:
         box = figure.legends[0].get_window_extent()
     assert box.x0 >= -1
     assert box.x1 <= figure.bbox.x1 + 1
+
+
+def test_a_logarithmic_axis_has_three_labels_or_is_none() -> None:
+    """Labels are 1, 2 and 5 times a power of ten: 20, 50 and 100 between 12 and 105, and two of them up to 95."""
+    cases: list[tuple[list[float], str]] = [
+        ([12, 105], "log"), ([12, 95], "linear"), ([0.3, 4], "log"), ([0, 90], "linear"), ([], "linear"),
+    ]  # fmt: skip
+    for values, scale in cases:
+        _, (panel,) = panels(1)
+        log_scale(panel, values)
+        assert panel.get_yscale() == scale
+
+
+def test_a_curve_ends_where_training_ended(handmade: Comparison) -> None:
+    run = handmade.arms[0].runs[0]
+    for axis, last in (("epoch", 20), ("step", 800), ("audio", 40), ("time", 4.5 * 20 * 1.04)):
+        for metric in ("train/loss_epoch", "validation/dev-clean/wer"):
+            drawn = curve(run, metric, axis)
+            assert len(drawn.x) == EPOCHS
+            assert drawn.x[-1] == pytest.approx(last)
+    old = replace(run, metrics=[{k: v for k, v in row.items() if not k.startswith("time/")} for row in run.metrics])
+    assert len(curve(old, "train/loss_epoch", "time").x) == 0
+    assert len(curve(old, "train/loss_epoch", "epoch").x) == EPOCHS

@@ -14,6 +14,7 @@ from asr_ablations.report.figures import write_figures
 from asr_ablations.report.page import content
 from asr_ablations.report.training_report import report_comparison, sections
 from asr_ablations.report.wandb import log_comparison
+from asr_verdicts import plotting
 from asr_verdicts.comparison import Comparison, compare
 from asr_verdicts.design import Options
 from asr_verdicts.planned_looks import spent
@@ -52,12 +53,6 @@ def test_the_arms_end_as_they_were_made(ended: Comparison, under_way: Comparison
     }
 
 
-def test_a_row_per_question_and_look_until_it_was_decided(ended: Comparison) -> None:
-    places = [(row["arm"], row["look"], row["seeds"]) for row in look_rows(ended)]
-    through = {"rnn=gru": 1, "rnn=rnn": 3, "rnn=sru": 3, "rnn=fsmn": 1}
-    assert places == [(arm, look, LOOKS[look - 1]) for arm, last in through.items() for look in range(1, last + 1)]
-
-
 def test_the_interval_shrinks_and_decides(ended: Comparison) -> None:
     """Better and worse: without 0; equivalent: within the margin; undecided: neither."""
     for arm, state in STATES.items():
@@ -68,12 +63,6 @@ def test_the_interval_shrinks_and_decides(ended: Comparison) -> None:
         assert (last["low"] > 0 or last["high"] < 0) == (state in ("better", "worse"))
         within = last["equal_low"] > -MARGIN and last["equal_high"] < MARGIN
         assert within == (state == "equivalent")
-
-
-def test_a_chance_is_told_of_what_is_not_decided(ended: Comparison) -> None:
-    """From five seeds on, and not at the last look, after which there is no other."""
-    told = {(row["arm"], row["seeds"]) for row in look_rows(ended) if row["chance"] is not None}
-    assert told == {("rnn=rnn", 5), ("rnn=sru", 5)}
 
 
 def test_the_section_shows_the_numbers_in_points(ended: Comparison) -> None:
@@ -134,13 +123,6 @@ def test_runs_that_were_taken_over_are_named_by_their_sweep(tmp_path: Path) -> N
     assert "2 from rnn_type (1 h of the training above)" in " ".join(cost_section(whole).lines)
 
 
-@pytest.mark.parametrize(
-    ("value", "text"), [(0.0, "0 min"), (0.5, "30 min"), (0.004, "0.24 min"), (9.5, "9.5 h"), (1234.5, "1,234 h")]
-)
-def test_hours_are_short(value: float, text: str) -> None:
-    assert hours(value) == text
-
-
 def test_the_answer_in_the_terminal_has_states_plan_and_cost(ended: Comparison) -> None:
     console = Console(file=io.StringIO(), width=80)
     print_answer(report_comparison(ended), console)
@@ -162,37 +144,12 @@ def test_the_json_holds_plan_looks_and_cost(ended: Comparison, tmp_path: Path) -
     assert (written["spent"]["runs"], written["spent"]["saved"]) == (30, 10)
 
 
-def test_the_figure_names_every_question_with_its_end(ended: Comparison, tmp_path: Path) -> None:
-    paths = write_figures(ended, tmp_path, ["looks"])
-    assert {path.name for path in paths} == {"looks.png", "looks.svg", "looks.pdf"}
-    text = (tmp_path / "looks.svg").read_text()
-    seeds = {"rnn=gru": 3, "rnn=rnn": 8, "rnn=sru": 8, "rnn=fsmn": 3}
-    assert all(f">{arm}<" in text and f">{state} at {seeds[arm]} seeds<" in text for arm, state in STATES.items())
-    assert ">margin 3 points<" in text
-
-
 def test_a_long_interval_of_an_early_look_does_not_set_the_scale(ended: Comparison) -> None:
     """A chart goes at most 2.5 times as far as the latest looks, with a little room."""
     rows = look_rows(ended)
     inside = max(abs(row["high"]) for row in rows if row["arm"] == "rnn=fsmn")
     assert inside < furthest(rows, MARGIN) < 1.1 * 2.5 * inside
     assert furthest([{**rows[0], "low": -50.0}, *rows], MARGIN) == pytest.approx(1.08 * 2.5 * inside)
-
-
-def test_without_a_finite_interval_the_points_alone_are_drawn(ended: Comparison, tmp_path: Path) -> None:
-    bare = [
-        replace(look, verdicts=[replace(contrast, low=None, high=None) for contrast in look.verdicts])
-        for look in ended.course.looks
-    ]
-    comparison = replace(ended, course=replace(ended.course, looks=bare))
-    assert write_figures(comparison, tmp_path, ["looks"]) != []
-    assert all(row[4] == "NA" for row in looks_section(comparison).rows)
-
-
-def test_the_page_has_the_looks(ended: Comparison) -> None:
-    shown = {section["heading"]: section for section in content(report_comparison(ended))["sections"]}  # type: ignore[attr-defined]
-    assert shown["Looks"]["rows"] == looks_section(ended).rows
-    assert shown["Cost"]["lines"] == cost_section(ended).lines
 
 
 @pytest.mark.slow  # W&B's own process
@@ -210,3 +167,35 @@ def test_the_comparison_at_wandb_has_look_and_states(
     assert "comparison/looks/path" in {key for row in logged["history"] for key in row}
     (table,) = tmp_path.rglob("looks_*.table.json")
     assert json.loads(table.read_text())["data"] == looks_section(ended).rows
+
+
+def test_a_row_per_question_and_look_until_it_was_decided(ended: Comparison) -> None:
+    places = [(row["arm"], row["look"], row["seeds"]) for row in look_rows(ended)]
+    through = {"rnn=gru": 1, "rnn=rnn": 3, "rnn=sru": 3, "rnn=fsmn": 1}
+    assert places == [(arm, look, LOOKS[look - 1]) for arm, last in through.items() for look in range(1, last + 1)]
+    # a chance is told from five seeds on, and not at the last look, after which there is no other
+    told = {(row["arm"], row["seeds"]) for row in look_rows(ended) if row["chance"] is not None}
+    assert told == {("rnn=rnn", 5), ("rnn=sru", 5)}
+    texts = [hours(value) for value in (0.0, 0.5, 0.004, 9.5, 1234.5)]
+    assert texts == ["0 min", "30 min", "0.24 min", "9.5 h", "1,234 h"]
+    shown = {section["heading"]: section for section in content(report_comparison(ended))["sections"]}  # type: ignore[attr-defined]
+    assert shown["Looks"]["rows"] == looks_section(ended).rows
+    assert shown["Cost"]["lines"] == cost_section(ended).lines
+
+
+def test_the_figure_names_every_question_with_its_end(
+    ended: Comparison, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(plotting, "FORMATS", {"svg": plotting.FORMATS["svg"]})
+    assert write_figures(ended, tmp_path, ["looks"]) == [tmp_path / "looks.svg"]
+    text = (tmp_path / "looks.svg").read_text()
+    seeds = {"rnn=gru": 3, "rnn=rnn": 8, "rnn=sru": 8, "rnn=fsmn": 3}
+    assert all(f">{arm}<" in text and f">{state} at {seeds[arm]} seeds<" in text for arm, state in STATES.items())
+    assert ">margin 3 points<" in text
+    bare = [  # without a finite interval the points alone are drawn
+        replace(look, verdicts=[replace(contrast, low=None, high=None) for contrast in look.verdicts])
+        for look in ended.course.looks
+    ]
+    comparison = replace(ended, course=replace(ended.course, looks=bare))
+    assert write_figures(comparison, tmp_path, ["looks"]) != []
+    assert all(row[4] == "NA" for row in looks_section(comparison).rows)

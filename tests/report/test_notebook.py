@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 import asr_ablations as aa
-import asr_serving
 from asr_ablations.tools.files import REPOSITORY
 from asr_verdicts.api import compare
 from asr_verdicts.errors import UsageError
@@ -68,15 +67,6 @@ def test_runs_of_a_sweep(tmp_path: Path) -> None:
     assert re.match("rnn=gru is worse than rnn=lstm on test: ", verdict.sentence)
     with pytest.raises(UsageError, match="there is no such folder"):
         aa.open(tmp_path / "absent")
-
-
-@pytest.mark.slow
-def test_a_run_transcribes(memorised_run: Path) -> None:
-    runs = aa.open(memorised_run)
-    row = runs.utterances(runs.names[0])[0]
-    transcript = asr_serving.load(memorised_run).transcribe(row["audio"])
-    assert transcript.text == row["hypothesis"]
-    assert all(0 <= word.confidence <= 1 and word.start < word.end for word in transcript.words)
 
 
 @pytest.mark.slow
