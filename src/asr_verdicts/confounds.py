@@ -10,6 +10,8 @@ from asr_verdicts.record import BEHAVIOUR, FINGERPRINT, ConfiguredRun
 # keys that may change with the seed: the seed of a generated corpus, the test fold, the seed of a training subset
 REPLICATE_KEYS = ("data.corpus_seed", "data.fold", "data.subset.seed")
 
+SINGLE_RUNS = "single"  # the sweep that runs without -m belong to
+
 Differing = dict[str, list[object]]  # maps each config key that differs to its distinct values
 
 References = dict[str, list[str]]  # maps each derived config key to the keys and groups that determine it
@@ -25,13 +27,17 @@ class ConfoundedError(UsageError):
     """The error for arms that differ in more than the factor. keys: the confounding keys, with their values."""
 
     def __init__(
-        self, factor: Sequence[str], keys: Differing, reason: str = "the runs differ in keys that no factor explains:"
+        self,
+        factor: Sequence[str],
+        keys: Differing,
+        reason: str = "the runs differ in keys that no factor explains:",
+        remedy: str = "",
     ) -> None:
         self.keys = keys
         head = f"the arms differ in more than the factor {', '.join(factor)}:" if factor else reason
         lines = [f"  {key}: {', '.join(map(value_text, values))}" for key, values in keys.items()]
         hint = "  (--allow KEY compares anyway, with a warning in the report; KEY may be a whole group)"
-        super().__init__("\n".join([head, *lines, hint]))
+        super().__init__("\n".join(filter(None, [head, *lines, remedy, hint])))
 
 
 def value_text(value: object) -> str:
@@ -82,7 +88,12 @@ def find_factor(runs: Sequence[ConfiguredRun], differ: Differing, allowed: Seque
     roots = list(dict.fromkeys(key.split(".")[0] for key in remaining))
     if len(roots) > 1:
         reason = "no factor is declared (ablation.factor), and the runs differ in several keys:"
-        raise ConfoundedError([], remaining, reason)
+        together = f"'ablation={{factor: [{','.join(roots)}]}}'"
+        of_one_sweep = len({run.config.get("sweep", SINGLE_RUNS) for run in runs} - {SINGLE_RUNS}) == 1
+        hint = (
+            f"  (add {together} to the sweep's command to ask about all of them; finished runs are not trained again)"
+        )
+        raise ConfoundedError([], remaining, reason, hint if of_one_sweep else "")
     if not roots and differ:
         return list(allowed)
     leaf = list(remaining)
