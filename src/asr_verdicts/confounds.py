@@ -89,11 +89,9 @@ def find_factor(runs: Sequence[ConfiguredRun], differ: Differing, allowed: Seque
     if len(roots) > 1:
         reason = "no factor is declared (ablation.factor), and the runs differ in several keys:"
         together = f"'ablation={{factor: [{','.join(roots)}]}}'"
-        of_one_sweep = len({run.config.get("sweep", SINGLE_RUNS) for run in runs} - {SINGLE_RUNS}) == 1
-        hint = (
-            f"  (add {together} to the sweep's command to ask about all of them; finished runs are not trained again)"
-        )
-        raise ConfoundedError([], remaining, reason, hint if of_one_sweep else "")
+        sweeps = {str(run.config.get("sweep", SINGLE_RUNS)) for run in runs}
+        remedy = f"  (to ask about all of them, add {together} to the sweep's command; it trains no finished run again)"
+        raise ConfoundedError([], remaining, reason, remedy if len(sweeps - {SINGLE_RUNS}) == len(sweeps) == 1 else "")
     if not roots and differ:
         return list(allowed)
     leaf = list(remaining)

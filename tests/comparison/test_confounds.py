@@ -60,6 +60,17 @@ def test_a_planted_confound_is_refused_with_its_key_and_values() -> None:
     assert [arm.name for arm in comparison.arms] == ["rnn=gru, batch.size=8", "rnn=lstm, batch.size=4"]
 
 
+def test_two_factors_of_one_sweep_are_refused_with_the_words_that_declare_them() -> None:
+    hint = r"add 'ablation=\{factor: \[dropout,norm\]\}' to the sweep's command"
+    grid = [record("dropout=0.1", "norm=none", "sweep=s"), record("dropout=0.2", "norm=batch", "sweep=s")]
+    with pytest.raises(ConfoundedError, match=hint):
+        compared(grid)
+    apart = [grid[0], record("dropout=0.2", "norm=batch", "sweep=single")]
+    with pytest.raises(ConfoundedError) as caught:
+        compared(apart)
+    assert "ablation={" not in str(caught.value)
+
+
 def test_features_that_a_model_chooses_follow_from_it() -> None:
     """model=wav2vec2 reads samples, so features.bins and the others have no place in its run."""
     runs = [record(f"model={name}", "augment=none", ablation={"factor": "model"}) for name in ("tiny", "wav2vec2")]
