@@ -1,8 +1,8 @@
 """What W&B's client sends online, received by a stand-in for its server on loopback (tests/helpers/wandb_server.py):
-two arms, an evaluation, a reproduction, a comparison, runs that are killed or logged in parts, and a server that goes
-away.
+two arms, an evaluation, a reproduction, a comparison, runs that are killed, and a server that goes away.
 """
 
+import csv
 import json
 import re
 import shlex
@@ -11,7 +11,6 @@ import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -102,21 +101,15 @@ def arms(commands: Commands) -> dict[str, tuple[StoredRun, Path]]:
     return {run.config["rnn"]: (run, folder) for run, folder in both}
 
 
-def table(folder: Path, key: str) -> list[int]:
-    """The steps at which the run's own metrics.csv has the metric."""
-    import csv
-
-    with (folder / "metrics.csv").open() as file:
-        return [int(row["step"]) for row in csv.DictReader(file) if row.get(key)]
-
-
 def assert_whole(run: StoredRun, folder: Path) -> None:
     """The server holds every step of the run's own table, each once and in order."""
     history = run.history
+    with (folder / "metrics.csv").open() as file:
+        rows = list(csv.DictReader(file))
     assert [row["_step"] for row in history] == list(range(len(history)))
     for key in ("train/loss_step", "validation/dev/wer", "train/loss_epoch"):
         steps = [row["trainer/global_step"] for row in history if key in row]
-        assert steps == table(folder, key), key
+        assert steps == [int(row["step"]) for row in rows if row.get(key)], key
         assert steps == sorted(set(steps)), key
     assert sum("final/test/wer" in row for row in history) == 1
     assert run.state == "finished"
@@ -136,22 +129,13 @@ def test_two_arms_are_received_as_two_runs_of_one_group(arms: dict[str, tuple[St
         summary = json.loads((folder / "summary.json").read_text())
         assert run.summary["final/test/wer"] == 100 * summary["sets"]["test"]["wer"]
         assert run.summary["validation/dev/wer"]["min"] == 100 * summary["best_validation_wer"]
-
-
-def test_the_summary_has_sizes_and_times(arms: dict[str, tuple[StoredRun, Path]]) -> None:
-    run, folder = arms["gru"]
-    own = json.loads((folder / "summary.json").read_text())
-    assert run.summary["parameters"] == own["parameters"]
-    assert run.summary["peak_memory_bytes"] == own["peak_memory_bytes"]
-    assert run.summary["seconds/train"] == own["seconds"]["train"]
-
-
-def test_every_metric_has_its_axis_and_its_summary(arms: dict[str, tuple[StoredRun, Path]]) -> None:
-    run, _ = arms["gru"]
-    names = [node.get("1") for node in run.raw_config["_wandb"]["value"]["m"]]
-    axes = {name: names[node["5"] - 1] for name, node in run.metrics.items() if "5" in node}
-    assert set(axes.values()) == {"trainer/global_step"}
-    assert {"*", "validation/dev/wer", "validation/dev/loss"} <= set(axes)
+        assert run.summary["parameters"] == summary["parameters"]
+        assert run.summary["peak_memory_bytes"] == summary["peak_memory_bytes"]
+        assert run.summary["seconds/train"] == summary["seconds"]["train"]
+        names = [node.get("1") for node in run.raw_config["_wandb"]["value"]["m"]]
+        axes = {name: names[node["5"] - 1] for name, node in run.metrics.items() if "5" in node}
+        assert set(axes.values()) == {"trainer/global_step"}
+        assert {"*", "validation/dev/wer", "validation/dev/loss"} <= set(axes)
 
 
 def test_an_evaluation_and_a_reproduction_are_runs_of_the_group(
@@ -179,12 +163,8 @@ def test_a_comparison_by_the_server_has_the_folders_verdicts(
     assert len(runs(commands, "rnn_type", "comparison")) == 1
     commands.run("src/compare.py", f"wandb={ENTITY}/{PROJECT}/rnn_type", "--no-page", "--out", str(server))
     by_folders, by_server = (json.loads((path / "comparison.json").read_text()) for path in (folders, server))
-    assert verdicts(by_server) == verdicts(by_folders)
-    assert len(verdicts(by_server)) >= 1
-
-
-def verdicts(result: dict[str, Any]) -> Any:
-    return result["verdicts"]
+    assert by_server["verdicts"] == by_folders["verdicts"]
+    assert by_server["verdicts"]
 
 
 def test_a_killed_run_goes_on_in_its_own_history(commands: Commands) -> None:
@@ -198,16 +178,6 @@ def test_a_killed_run_goes_on_in_its_own_history(commands: Commands) -> None:
     assert_whole(run, folder)
     offsets = [(part.offset, part.held) for part in run.parts if part.file == "wandb-history.jsonl"]
     assert all(offset == held for offset, held in offsets), "no line is sent twice"
-
-
-def test_an_offline_part_is_sent_and_an_online_part_goes_on(commands: Commands) -> None:
-    commands.cut("parts", signal.SIGTERM, WANDB_MODE="offline")
-    (folder,) = run_folders(commands.outputs / "parts")
-    assert runs(commands, "parts") == []
-    assert "Finished syncing" in commands.sync(f"wandb sync {folder}/wandb/offline-run-*")
-    commands.run(*commands.train, "sweep=parts", LONG)
-    (run,) = runs(commands, "parts")
-    assert_whole(run, folder)
 
 
 def test_an_offline_part_that_was_not_sent_is_sent_by_the_online_one(commands: Commands) -> None:
@@ -249,33 +219,19 @@ def test_a_comparison_whose_server_goes_away_is_kept_and_sent_later(
         printed = commands.run("src/compare.py", str(sweep), "--no-page", "--wandb-log", PROJECT, **NO_PATIENCE)
     assert GONE in printed.splitlines()
     assert "Traceback" not in printed
-    assert verdicts(json.loads((sweep / "comparison" / "comparison.json").read_text()))
+    assert json.loads((sweep / "comparison" / "comparison.json").read_text())["verdicts"]
     commands.sync(printed)
     (run,) = runs(commands, "left", "comparison")
     assert {"comparison/differences", "comparison/verdicts"} <= {key for row in run.history for key in row}
     assert run.state == "finished"
 
 
-def test_an_evaluation_whose_server_goes_away_is_kept_and_sent_later(commands: Commands) -> None:
-    commands.run(*commands.train, "sweep=evaluated", "max_epochs=1", WANDB_MODE="offline")
-    (folder,) = run_folders(commands.outputs / "evaluated")
-    with commands.server.gone_at("CreateRunFiles"):
-        printed = commands.run("src/evaluate.py", f"run={folder}", "gpus=0")
-    assert "Traceback" not in printed
-    (result,) = folder.glob("evaluations/*.json")
-    commands.sync(printed)
-    (run,) = runs(commands, "evaluated", "evaluation")
-    assert run.summary["final/test/wer"] == 100 * json.loads(result.read_text())["sets"]["test"]["wer"]
-    assert run.state == "finished"
-
-
-@pytest.mark.parametrize("query", ["Runs", "HistoryPage", "RunOutputArtifacts"])
 def test_a_server_that_goes_away_while_it_is_read_is_one_line(
-    commands: Commands, arms: dict[str, tuple[StoredRun, Path]], query: str
+    commands: Commands, arms: dict[str, tuple[StoredRun, Path]]
 ) -> None:
     group = f"wandb={ENTITY}/{PROJECT}/rnn_type"
     words = ["src/compare.py", group, "--no-page"]
-    with commands.server.gone_at(query), commands.start(words, **NO_PATIENCE) as command:
+    with commands.server.gone_at("HistoryPage"), commands.start(words, **NO_PATIENCE) as command:
         done = command.finish()
     assert done.returncode == 2, done.stdout + done.stderr
     assert len(done.stderr.splitlines()) == 1
