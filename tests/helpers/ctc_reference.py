@@ -25,35 +25,5 @@ def exhaustive(row: np.ndarray, characters: str, separation: str = "") -> dict[s
     return found
 
 
-def prefix_search(row: np.ndarray, characters: str, width: int) -> dict[str, float]:
-    """log P of the texts whose prefixes were among the `width` best after every frame.
-
-    A beam is (label sequence, last symbol of the alignment): plain, and without the usual split into two numbers.
-    """
-    beams = {((), 0): 0.0}
-    for frame in row:
-        after: dict[tuple[tuple[int, ...], int], float] = defaultdict(lambda: NEVER)
-        for (labels, last), p in beams.items():
-            for symbol, q in enumerate(frame):
-                longer = labels if symbol in (0, last) else (*labels, symbol)
-                after[longer, symbol] = np.logaddexp(after[longer, symbol], p + q)
-        totals: dict[str, float] = defaultdict(lambda: NEVER)
-        for (labels, _), p in after.items():
-            totals[_text(labels, characters)] = np.logaddexp(totals[_text(labels, characters)], p)
-        kept = set(sorted(totals, key=lambda text: -totals[text])[:width])
-        beams = {key: p for key, p in after.items() if _text(key[0], characters) in kept}
-    found: dict[str, float] = defaultdict(lambda: NEVER)
-    for (labels, _), p in beams.items():
-        text = " ".join(_text(labels, characters).split())
-        found[text] = float(np.logaddexp(found[text], p))
-    return found
-
-
-def _text(labels: tuple[int, ...], characters: str) -> str:
-    """A trailing space still tells whether a word has ended."""
-    text = "".join(characters[label - 1] for label in labels)
-    return " ".join(text.split()) + (" " if text.strip() and text.endswith(" ") else "")
-
-
 def best(found: dict[str, float], extra: Callable[[str], float] = lambda text: 0.0) -> str:
     return max(found, key=lambda text: found[text] + extra(text))

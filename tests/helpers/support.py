@@ -4,7 +4,6 @@ import copy
 import functools
 import os
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -118,27 +117,6 @@ def described(group: str, name: str, **changes: Any) -> DictConfig:
     for key, value in changes.items():
         OmegaConf.update(node, key, value)
     return node
-
-
-def knobs(group: str) -> list[tuple[str, str]]:
-    """(option, key) for every number and switch in the yamls of a group, keys dotted."""
-    return [(name, key) for name in group_options(group) for key, _ in _numbers(described(group, name))]
-
-
-def turned(group: str, name: str, key: str) -> Any:
-    """The component with one number of its yaml changed."""
-    node = described(group, name)
-    OmegaConf.update(node, key, another(OmegaConf.select(node, key)))
-    return build(node)
-
-
-def _numbers(node: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
-    items = node.items() if isinstance(node, DictConfig) else enumerate(node)
-    for key, value in items:
-        if OmegaConf.is_config(value):
-            yield from _numbers(value, f"{prefix}{key}.")
-        elif isinstance(value, (bool, int, float)) and not str(key).startswith("_"):
-            yield f"{prefix}{key}", value
 
 
 def another(value: Any) -> Any:
