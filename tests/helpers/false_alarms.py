@@ -99,9 +99,6 @@ ONE_CHECKPOINT = {
 these runs can see it: false alarms are far above 5 %, and verdicts say so.
 """
 
-FACTORS_IN_POINTS = Design(FACTORS, 5, "interaction", arms=4, effect=0.2)
-"""An interaction on the scale on which there is one, although the factors do not interact on the relative scale."""
-
 
 def alarms(design: Design, sweeps: int, seed: int | Sequence[int]) -> int:
     """In how many sweeps any two equal arms are called different."""
