@@ -18,19 +18,11 @@ from asr_verdicts.errors import UsageError
 from tests.helpers.support import compose, shared_data, standing_corpus
 
 onnxruntime = pytest.importorskip("onnxruntime", reason="the extra `export` is not installed")
-STANDARD = ("lstm", "gru", "rnn")
-FORMS = ([], ["model.directions=forward", "model.lookahead=3", "model.fully_connected=2"])
 OTHERS = (
     ["rnn=lstm", "model=itu", "features=logmel_mfcc"],
-    ["rnn=rnn_relu", "model.directions=concat", "norm=layer"],
-    ["rnn=lstm_fused", "features=spectrogram", "norm=none"],
-    ["rnn=gru", "model=itu", "model.directions=sum"],
-    ["model=ds2"],
+    ["rnn=rnn_relu", "model.directions=concat", "norm=layer", "features=spectrogram"],
     ["model=conformer"],
-    ["model=conformer", "model.positions=none"],
     ["model=e_branchformer"],
-    ["model=wav2vec2"],
-    ["model=hubert"],
     ["model=wavlm"],
 )
 DESCRIPTION = {"samples": "float", "run": "x"}
@@ -75,8 +67,13 @@ def compare(task: CTCTask, file: Path, utterances: list[np.ndarray]) -> None:
         np.testing.assert_allclose(output[:count], reference.numpy(), rtol=0, atol=1e-4)
 
 
-@pytest.mark.parametrize("rnn", STANDARD)
-@pytest.mark.parametrize("form", FORMS, ids=["bidirectional", "forward"])
+@pytest.mark.parametrize(
+    ("rnn", "form"),
+    [
+        ("lstm", []), ("gru", []), ("rnn", []),
+        ("gru", ["model.directions=forward", "model.lookahead=3", "model.fully_connected=2"]),
+    ],
+)  # fmt: skip
 def test_standard_kinds(tmp_path: Path, speech: list[np.ndarray], rnn: str, form: list[str]) -> None:
     task = small_task(f"rnn={rnn}", *form)
     write_graph(Graph(task, False), tmp_path / "model.onnx", None, DESCRIPTION)
