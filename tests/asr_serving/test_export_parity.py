@@ -18,16 +18,6 @@ from asr_verdicts.errors import UsageError
 from tests.helpers.support import compose, shared_data, standing_corpus
 
 onnxruntime = pytest.importorskip("onnxruntime", reason="the extra `export` is not installed")
-<<<<<<< HEAD
-=======
-OTHERS = (
-    ["rnn=lstm", "model=itu", "features=logmel_mfcc"],
-    ["rnn=rnn_relu", "model.directions=concat", "norm=layer", "features=spectrogram"],
-    ["model=conformer"],
-    ["model=e_branchformer"],
-    ["model=wavlm"],
-)
->>>>>>> tests-a
 DESCRIPTION = {"samples": "float", "run": "x"}
 
 
@@ -71,7 +61,6 @@ def compare(task: CTCTask, file: Path, utterances: list[np.ndarray]) -> None:
 
 
 @pytest.mark.parametrize(
-<<<<<<< HEAD
     "overrides",
     [
         ["rnn=gru", "model=itu", "model.directions=sum", "features=logmel_mfcc"],
@@ -85,16 +74,6 @@ def test_the_graph_gives_torchs_log_probabilities(
 ) -> None:
     """Both other recurrent operators, one and two directions, each kind of features, and attention."""
     task = small_task("layers=1", *overrides)
-=======
-    ("rnn", "form"),
-    [
-        ("lstm", []), ("gru", []), ("rnn", []),
-        ("gru", ["model.directions=forward", "model.lookahead=3", "model.fully_connected=2"]),
-    ],
-)  # fmt: skip
-def test_standard_kinds(tmp_path: Path, speech: list[np.ndarray], rnn: str, form: list[str]) -> None:
-    task = small_task(f"rnn={rnn}", *form)
->>>>>>> tests-a
     write_graph(Graph(task, False), tmp_path / "model.onnx", None, DESCRIPTION)
     compare(task, tmp_path / "model.onnx", speech)
     compare(task, tmp_path / "model.onnx", [speech[0], speech[1][:1], speech[2][:0]])
