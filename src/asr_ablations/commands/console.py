@@ -36,9 +36,12 @@ def main() -> int:
     if "/" in name or not script.is_file():
         print(f"error: {name}: there is no such command; expected one of these\n\n{_usage()}", file=sys.stderr)
         return 2
-    os.environ[AS_COMMAND] = name
     sys.argv = [str(script), *_resolve_sweeps(arguments)]
-    runpy.run_path(str(script), run_name="__main__")
+    os.environ[AS_COMMAND] = name
+    try:
+        runpy.run_path(str(script), run_name="__main__")
+    finally:
+        del os.environ[AS_COMMAND]
     return 0
 
 
