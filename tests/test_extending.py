@@ -28,7 +28,6 @@ FOUND = {
         "jitter-still",
         "jitter-shaken",
     ],
-    "tests/runs/test_folder.py": ["jitter"],
     "tests/comparison/test_confounds.py": ["jitter"],
     "tests/test_no_dead_knobs.py": [
         *("norm=frame_rms", "norm=frame_rms/norm.epsilon", "norm=leaking", "jitter=shaken"),

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
-from multiprocessing import get_context
+from multiprocessing import get_context, resource_tracker
 from multiprocessing.connection import Connection
 from typing import Any, NamedTuple, Protocol, TypeVar
 
@@ -75,6 +75,7 @@ class Worker:
         added = {**limits, **(environment or {})}
         before = {name: os.environ.get(name) for name in added}
         os.environ.update(added)
+        resource_tracker.ensure_running()  # its start unblocks SIGINT, so it must come before
         # Ctrl-C reaches all processes in a terminal. Workers without children block it, because this process ends them.
         unblocked = signal.pthread_sigmask(signal.SIG_BLOCK, set() if children else {signal.SIGINT})
         try:
