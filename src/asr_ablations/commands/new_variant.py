@@ -32,7 +32,7 @@ NEXT = {
     "debug": ("train", "debug={name}", "for a run, which is never an arm"),
     "callbacks": ("train", "-m callbacks=none,{name}", "for an ablation"),
 }
-"""What to do with an option of some groups: command, its arguments, and their purpose. In the others it is an arm."""
+"""The command to propose after `check`, with arguments and purpose, for groups whose options are not plain arms."""
 USER_PACKAGE = "variants"  # package for the user's classes, next to the user's conf/
 
 
@@ -118,7 +118,7 @@ def _copy(target: str, option: str, class_name: str) -> str:
 
 
 def _rename(source: str, name: str, new_name: str) -> str:
-    """Rename a class where the source names it, but not in comments, strings and attributes such as nn.GRU."""
+    """Rename a class in a source. Comments, strings and attributes such as nn.GRU keep the old name."""
     lines, before = source.splitlines(keepends=True), ""
     places = []
     for token in tokenize.generate_tokens(io.StringIO(source).readline):

@@ -205,10 +205,10 @@ def device_clock(device: object) -> float:
 
 
 class AwakeClock:
-    """A clock in seconds that stands still while the process is stopped, as by Ctrl-Z or a scheduler's SIGSTOP.
+    """A clock in seconds that does not count the time in which the process is stopped, as by Ctrl-Z or SIGSTOP.
 
-    A stopped process learns of it from SIGCONT. Its pause is the time since the clock was last read, so the clock must
-    be read at every step of the work. Like time.perf_counter, it also stands still while the machine sleeps.
+    SIGCONT tells a process that it runs again. The pause is then the time since the main thread last read the clock, so
+    the main thread must read it at every step. Time in which the machine sleeps is not counted either.
     """
 
     def __init__(self) -> None:

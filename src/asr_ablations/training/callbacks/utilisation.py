@@ -190,7 +190,9 @@ class Utilisation(pl.Callback):
             if not file.tell():
                 table.writeheader()
             while not self._stop.wait(self.interval):
-                now, phase, part = awake(), self._phase, self._part  # read these before the slow counters
+                # this thread may run before the handler that notices a pause, so it must not reset the clock
+                now = time.perf_counter() - awake.paused
+                phase, part = self._phase, self._part  # read these before the slow counters
                 counters: dict[str, float | str | None] = {**host.read(), **read_gpus(gpus)}
                 row = {key: round(value, 3) if isinstance(value, float) else value for key, value in counters.items()}
                 trained = {"seconds": round(now - self._began, 3), "audio_hours": round(self.audio_hours, 6)}
