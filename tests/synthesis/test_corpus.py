@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import shutil
 import subprocess
 import sys
 from collections import Counter
@@ -15,7 +16,7 @@ from asr_ablations.components.data.librispeech import list_folder
 from asr_ablations.components.data.synthetic import add_voices
 from asr_ablations.data.description import content_hash
 from asr_ablations.synthesis import corpus, speakers
-from asr_ablations.synthesis.corpus import GENERATOR_VERSION, SPEAKERS, Request
+from asr_ablations.synthesis.corpus import SPEAKERS, Request, hash_generator
 from asr_ablations.synthesis.languages import codes
 from asr_ablations.synthesis.speakers import SPLITS, draw_speaker
 from asr_ablations.tools.machine import one_at_a_time
@@ -77,8 +78,23 @@ def test_arguments_out_of_range(tmp_path: Path, changes: dict[str, object], mess
     assert list(tmp_path.iterdir()) == []
 
 
+def test_another_generator_has_another_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    package = shutil.copytree(Path(corpus.__file__).parent, tmp_path / "synthesis")
+    monkeypatch.setattr(corpus, "__file__", str(package / "corpus.py"))
+    names = []
+    for change in (None, "sentences.py", "languages/pl.yaml"):
+        if change:
+            (package / change).write_bytes((package / change).read_bytes() + b"\n")
+        hash_generator.cache_clear()
+        names.append(TINY.folder(tmp_path, "train"))
+    monkeypatch.undo()
+    hash_generator.cache_clear()
+    assert len(set(names)) == 3
+    assert TINY.folder(tmp_path, "train") == names[0]
+
+
 def test_layout(root: Path, tiny: dict[str, Path]) -> None:
-    whole = root / f"en-100words-seed3-v{GENERATOR_VERSION}"
+    whole = root / f"en-100words-seed3-{hash_generator()}"
     names = {"train-0.004h", "dev-clean-2x3", "dev-other-2x3", "test-clean-3x2", "test-other-3x2", "vocabulary.txt"}
     assert {path.name for path in whole.iterdir()} == names
     said, people = {}, Counter()
