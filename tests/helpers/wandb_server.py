@@ -109,6 +109,7 @@ class Store:
     def __init__(self) -> None:
         self.runs: dict[tuple[str, str, str], StoredRun] = {}
         self.artifacts: list[StoredArtifact] = []
+        self.views: dict[str, Json] = {}
         self.queries: list[str] = []
         self.unknown: list[str] = []
 
@@ -146,6 +147,7 @@ class Answers:
             "RunParquetHistory": lambda _: {"project": {"run": {"parquetHistory": NO_PARQUET}}},
             "HistoryPage": self.history, "RunOutputArtifacts": self.output_artifacts,
             "FetchArtifactManifest": self.manifest, "GetArtifactMembershipFileUrls": self.file_urls,
+            "View": self.view, "UpsertView2": self.upsert_view,
         }  # fmt: skip
 
     def __call__(self, name: str, variables: Json) -> Json:
@@ -176,6 +178,15 @@ class Answers:
         run.fields |= {name: value for name, value in variables.items() if value is not None}
         run.state = "running"
         return {"upsertBucket": {"bucket": {**_bucket(run), **_place(run), "sweepName": None}, "inserted": inserted}}  # type: ignore[dict-item]
+
+    def view(self, variables: Json) -> Json:
+        node = self.store.views.get(variables["viewName"])
+        return {"project": {"allViews": {"edges": [{"node": node}] if node else []}}}
+
+    def upsert_view(self, variables: Json) -> Json:
+        id_ = variables.get("id") or f"view-{len(self.store.queries)}"
+        self.store.views[variables["name"]] = {**variables, "id": id_}
+        return {"upsertView": {"view": {"id": id_, "name": variables["name"]}, "inserted": "id" not in variables}}
 
     def run_files(self, variables: Json) -> Json:
         place = f"{self.address}/store/{variables['entity']}/{variables['project']}/{variables['run']}"
