@@ -77,13 +77,12 @@ def test_the_port_masks_the_same_frames_of_a_padded_batch() -> None:
         torch.testing.assert_close(ours[row, :count], theirs[row, :count], atol=1e-4, rtol=1e-4)
 
 
-@pytest.mark.parametrize("change", ["norm=layer", "rnn=min_gru", "model=itu"])
-def test_there_is_no_port_of_what_it_has_not(change: str) -> None:
+def test_there_is_no_port_of_what_it_has_not() -> None:
     with pytest.raises(ValueError, match="norm=batch"):
-        PortedDeepSpeech2(model(change, "width=8", "layers=1"))
+        PortedDeepSpeech2(model("rnn=min_gru", "width=8", "layers=1"))
 
 
-@pytest.mark.parametrize(("rnn", "name", "bins"), [("lstm", "tiny", 40), ("gru", "ds2", 161), ("rnn", "itu", 93)])
+@pytest.mark.parametrize(("rnn", "name", "bins"), [("lstm", "tiny", 40), ("rnn", "itu", 93)])
 def test_the_formula_counts_what_torch_counts(rnn: str, name: str, bins: int) -> None:
     network = model(f"model={name}", f"rnn={rnn}", "dropout=0", "model.fully_connected=2", bins=bins)
     frames = 100
@@ -150,21 +149,3 @@ def test_the_interval_holds_the_median_in_95_percent() -> None:
         interval = loop.estimate_ratio(np.exp(0.05 * generator.standard_t(2, pairs)).tolist(), [1.0] * pairs)
         hits += interval["ratio_low"] <= 1 <= interval["ratio_high"]
     assert hits / 2000 >= 0.94
-
-
-def test_fits_take_turns_and_only_half_of_them_record(monkeypatch: pytest.MonkeyPatch) -> None:
-    recorded, closed = [], []
-
-    def fit(cfg: Any, corpus: Any, steps: int, callbacks: list[Any], before: Any) -> None:
-        *recorders, clock = callbacks
-        recorded.append(len(recorders))
-        clock.seconds, clock.cpu = (2.0, 3.0) if recorders else (1.0, 1.0)
-
-    monkeypatch.setattr(loop, "fit_steps", fit)
-    monkeypatch.setattr(loop, "prepare_corpus", lambda cfg: None)
-    monkeypatch.setattr(loop.Utilisation, "close", lambda self: closed.append(self))
-    none: Any = None
-    figures = loop.utilisation_cost(none, steps=1, pairs=6, interval=1).figures
-    assert recorded == [1, 0, 0, 1] * 3 + [1, 0]  # the first of each warms up
-    assert len(closed) == 7
-    assert [figures[name] for name in ("seconds_ratio", "seconds_without", "cpu_ratio")] == [2.0, 1.0, 3.0]

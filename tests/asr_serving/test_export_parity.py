@@ -64,7 +64,6 @@ def compare(task: CTCTask, file: Path, utterances: list[np.ndarray]) -> None:
     "overrides",
     [
         ["rnn=gru", "model=itu", "model.directions=sum", "features=logmel_mfcc"],
-        ["rnn=rnn_relu", "model.directions=forward", "model.lookahead=3", "norm=layer", "features=spectrogram"],
         ["model=conformer"],
     ],
     ids=" ".join,
@@ -72,7 +71,7 @@ def compare(task: CTCTask, file: Path, utterances: list[np.ndarray]) -> None:
 def test_the_graph_gives_torchs_log_probabilities(
     tmp_path: Path, speech: list[np.ndarray], overrides: list[str]
 ) -> None:
-    """Both other recurrent operators, one and two directions, each kind of features, and attention."""
+    """An export refuses a graph that differs from torch, so an operator of each kind is enough."""
     task = small_task("layers=1", *overrides)
     write_graph(Graph(task, False), tmp_path / "model.onnx", None, DESCRIPTION)
     compare(task, tmp_path / "model.onnx", speech)

@@ -117,15 +117,6 @@ def test_a_sweep_outlives_its_command_and_a_job_its_limit(tmp_path: Path, slurm:
     assert json.loads((tmp_path / "c" / "comparison.json").read_text())["baseline"] == "rnn=lstm"
 
 
-def test_what_slurm_refuses_is_one_line(tmp_path: Path, slurm: dict[str, str]) -> None:
-    (tmp_path / "corpora").mkdir()
-    command = Sweep(tmp_path, slurm).begin("hydra.launcher.partition=nowhere", "rnn=lstm")
-    printed, _ = command.communicate(timeout=200)
-    assert command.returncode == 2
-    assert "error: hydra/launcher=slurm: invalid partition specified: nowhere" in printed
-    assert "Traceback" not in printed
-
-
 def test_without_slurm_the_launcher_says_so_before_anything_is_composed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
