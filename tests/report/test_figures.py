@@ -15,12 +15,10 @@ from matplotlib.image import imread
 from asr_ablations.report import utilisation
 from asr_ablations.report.curves import (
     SMOOTHED_STEPS,
-    band,
     curve,
     loss_curve,
     smooth,
     smoothed_loss,
-    throughput_curve,
 )
 from asr_ablations.report.figures import FIGURES, check_figures, write_figures
 from asr_ablations.runs.metrics_files import COLUMNS
@@ -28,7 +26,7 @@ from asr_verdicts import plotting
 from asr_verdicts.arms import Arm
 from asr_verdicts.comparison import Comparison
 from asr_verdicts.errors import UsageError
-from asr_verdicts.plotting import COLUMN, LOOK, PAGE, grid, legend, log_scale, panels
+from asr_verdicts.plotting import COLUMN, LOOK, PAGE, legend, panels
 from asr_verdicts.record import Record
 from tests.helpers.comparison import ARMS, EPOCHS, comparison, scaled
 
@@ -93,16 +91,6 @@ def test_figures_are_chosen_by_name(handmade: Comparison, tmp_path: Path) -> Non
     with pytest.raises(UsageError, match=r"^figures=differencs: expected differences \(the nearest\), or one of "):
         check_figures(["wer_by_epoch", "differencs"])
     check_figures(FIGURES)
-
-
-def test_many_panels_stand_below_each_other() -> None:
-    for count, (rows, columns) in {1: (1, 1), 3: (1, 3), 4: (2, 2), 5: (2, 3), 7: (3, 3)}.items():
-        figure, axes = grid(count)
-        assert len(axes) == len(figure.axes) == count
-        place = axes[0].get_subplotspec()
-        assert place is not None
-        assert (place.get_gridspec().nrows, place.get_gridspec().ncols) == (rows, columns)
-        assert figure.get_figwidth() == (COLUMN if columns == 1 else PAGE)
 
 
 def test_the_training_loss_is_of_every_step_over_the_time_of_its_epoch(tmp_path: Path) -> None:
@@ -227,21 +215,6 @@ def test_no_bar_stands_for_an_arm_of_which_a_seed_never_arrived(handmade: Compar
     assert drawn["lost"].count(">2/3<") == 3  # seconds, hours of audio, epochs
 
 
-def test_a_band_is_the_span_of_its_seeds(handmade: Comparison) -> None:
-    spanned_curves = [curve(run, "validation/dev-clean/wer", "epoch") for run in handmade.arms[0].runs]
-    spanned = band(spanned_curves)
-    assert spanned is not None
-    values = np.array([c.y for c in spanned_curves])
-    np.testing.assert_allclose(spanned.mean, values.mean(0))
-    np.testing.assert_allclose(spanned.low, values.min(0))
-    np.testing.assert_allclose(spanned.high, values.max(0))
-
-
-def test_sampled_throughput_is_audio_over_time(handmade: Comparison) -> None:
-    run = handmade.arms[0].runs[0]
-    assert throughput_curve(run).y.mean() == pytest.approx(3600 * 0.02 / 1.04, rel=1e-3)
-
-
 def test_a_legend_of_long_names_lies_within_the_figure() -> None:
     with rc_context(LOOK):
         figure, (panel,) = panels(1)
@@ -252,17 +225,6 @@ def test_a_legend_of_long_names_lies_within_the_figure() -> None:
         box = figure.legends[0].get_window_extent()
     assert box.x0 >= -1
     assert box.x1 <= figure.bbox.x1 + 1
-
-
-def test_a_logarithmic_axis_has_three_labels_or_is_none() -> None:
-    """Labels are 1, 2 and 5 times a power of ten: 20, 50 and 100 between 12 and 105, and two of them up to 95."""
-    cases: list[tuple[list[float], str]] = [
-        ([12, 105], "log"), ([12, 95], "linear"), ([0.3, 4], "log"), ([0, 90], "linear"), ([], "linear"),
-    ]  # fmt: skip
-    for values, scale in cases:
-        _, (panel,) = panels(1)
-        log_scale(panel, values)
-        assert panel.get_yscale() == scale
 
 
 def test_a_curve_ends_where_training_ended(handmade: Comparison) -> None:
