@@ -15,7 +15,6 @@ from asr_verdicts.config import MACHINE_KEYS
 from asr_verdicts.confounds import ConfoundedError, confounds, derived, differing, references
 from asr_verdicts.declaration import declaration
 from asr_verdicts.design import Options
-from asr_verdicts.errors import UsageError
 from asr_verdicts.record import DataRecord, Environment, Record, Records, SetResult, Summary
 from tests.helpers.support import compose, group_options, groups
 
@@ -103,12 +102,6 @@ def test_the_behaviour_is_never_taken_for_a_factor() -> None:
     assert set(refused([record("rnn=gru"), with_behaviour(record("rnn=lstm"), 3)])) == {"behaviour"}
 
 
-def test_allow_takes_a_whole_group() -> None:
-    runs = [record("rnn=gru", ablation=RNN), record("rnn=lstm", "optimizer=sgd", ablation=RNN)]
-    assert {key.split(".")[0] for key in refused(runs)} == {"optimizer"}
-    assert compared(runs, "optimizer").design.layout.factor == ["rnn"]
-
-
 def test_a_confound_within_an_arm_is_refused_too() -> None:
     """A seed of an arm ran with another batch size, so it is no replicate."""
     runs = [
@@ -145,20 +138,6 @@ def test_a_plain_key_can_be_the_factor_with_what_is_computed_from_it(key: str, v
     assert [arm.name for arm in comparison.arms] == [f"{key}={value}" for value in values]
 
 
-def test_several_differing_groups_without_a_declared_factor_are_refused() -> None:
-    runs = [record("rnn=gru"), record("rnn=lstm", "precision=16")]
-    assert set(refused(runs)) == {"rnn._target_", "precision"}
-    assert compared(runs, "precision").design.layout.factor == ["rnn"]
-
-
-def test_a_width_that_the_user_set_does_not_follow_from_the_model() -> None:
-    declared = {"factor": "model"}
-    runs = [record("model=tiny", "width=32", ablation=declared), record("model=ds2", ablation=declared)]
-    assert "width" in refused(runs)
-    same = [record("model=tiny", "width=32", ablation=declared), record("model=ds2", "width=32", ablation=declared)]
-    assert compared(same).design.layout.factor == ["model"]
-
-
 def test_what_conf_computes_from_a_key() -> None:
     recorded = references([record()])
     assert derived(["width"], recorded) == {"model.width"}
@@ -184,12 +163,6 @@ def test_other_data_are_refused_unless_they_are_the_factor() -> None:
     factor = {"factor": "data.held_out"}
     mine = [record("data.held_out=7", ablation=factor), record("data.held_out=3", data=other, ablation=factor)]
     assert [arm.name for arm in compared(mine).arms] == ["data.held_out=7", "data.held_out=3"]
-
-
-def test_different_declarations_are_an_error() -> None:
-    runs = [record(ablation=RNN), record("norm=none", ablation={"factor": ["norm"]})]
-    with pytest.raises(UsageError, match="different factors"):
-        declaration(runs)
 
 
 def test_two_factors_may_be_declared() -> None:

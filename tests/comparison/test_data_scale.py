@@ -63,11 +63,6 @@ def test_curves_cross_where_the_lines_in_the_logarithm_do() -> None:
     assert report_comparison(both).content["data_scale"][1]["doubling"] == pytest.approx(-0.04, abs=1e-5)
 
 
-def test_parallel_curves_do_not_cross() -> None:
-    rows = data_scale(compared({"lstm": lambda h: 0.9 / (1 + h), "gru": lambda h: 0.95 / (1 + h)}))
-    assert crossings(rows) == []
-
-
 def test_other_factors_and_one_size_have_no_table() -> None:
     assert data_scale(compared({"lstm": lambda h: 0.4, "gru": lambda h: 0.3}, [1.0])) == []
     whole = compare(records([record(f"rnn={rnn}", 0, 0.2) for rnn in ("lstm", "gru")]), Options(), "sweep")

@@ -62,10 +62,3 @@ def test_no_explosion_falls_between_two_points(exploding: Comparison) -> None:
     assert len(drawn.y) == STRETCHES
     assert drawn.x[drawn.y.argmax()] == 77_778
     assert drawn.y.max() == 1e4
-
-
-def test_runs_without_norms_have_no_row(tmp_path: Path) -> None:
-    compared = comparison(tmp_path, seeds=1)
-    (compared.arms[0].runs[0].folder / "losses.csv").write_text("batch,loss\n0,1.5\n")
-    assert gradient_section(compared).rows == []
-    assert len(gradient_curve(compared.arms[0].runs[0]).y) == 0

@@ -3,8 +3,6 @@
 from dataclasses import replace
 from pathlib import Path
 
-import pytest
-
 from asr_ablations.comparison.derived_tables import word_frequencies
 from asr_ablations.data.description import count_words, training_counts
 from asr_ablations.data.utterances import Utterance, Utterances
@@ -36,18 +34,13 @@ def test_a_word_is_wrong_where_its_place_has_another_or_none() -> None:
     assert row.wrong == [0, 1 / 2, 1 / 2, 1 / 4]
 
 
-@pytest.mark.parametrize(
-    "runs",
-    [
+def test_there_are_no_rows_where_it_is_not_known_or_nothing_is_rare() -> None:
+    for runs in (
         [run(("cow dog", "dog"))],  # training has all of them often
-        [run(("yak", ""), counts=None)],
         [run(("yak", "")), run(("yak", ""), counts=None)],
         [run(("yak unknown", ""))],  # of another set than those of the run
-        [run()],
-    ],
-)
-def test_there_are_no_rows_where_it_is_not_known_or_nothing_is_rare(runs: list[Record]) -> None:
-    assert word_frequencies([Arm("arm", runs)], ["test"]) == []
+    ):
+        assert word_frequencies([Arm("arm", runs)], ["test"]) == []
 
 
 def test_the_section_names_the_share_and_the_words(tmp_path: Path) -> None:

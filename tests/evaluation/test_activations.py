@@ -65,18 +65,13 @@ def test_evaluate_keeps_those_of_the_training_set_beside_the_decoding(
     assert path.stat().st_mtime_ns == written, "what is there is not computed again"
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
+def test_a_wrong_layer_or_set_is_refused_before_anything_is_decoded(run_folder: Path) -> None:
+    for words, message in (
         (["activations.layers=[nowhere]"], "activations.layers=nowhere: expected convolutions, .*recurrent.0"),
         (["activations.layers=[output]", "activations.sets=[x]"], "activations.sets=x: expected train, dev, test"),
-    ],
-)
-def test_a_wrong_layer_or_set_is_refused_before_anything_is_decoded(
-    words: list[str], message: str, run_folder: Path
-) -> None:
-    with pytest.raises(UsageError, match=message):
-        evaluate([request(run_folder, *words)])
+    ):
+        with pytest.raises(UsageError, match=message):
+            evaluate([request(run_folder, *words)])
 
 
 def test_a_part_that_gives_out_no_frames_is_named(trained: Trained) -> None:

@@ -8,7 +8,6 @@ import pytest
 
 from asr_ablations.report.training_report import report_comparison
 from asr_verdicts.comparison import Comparison
-from asr_verdicts.record import Record
 from asr_verdicts.report.latex import MOST_CHARACTERS, appendix, escape, in_a_cell, paper_table
 from asr_verdicts.table_columns import rate_rows
 from asr_verdicts.verdict import SHOWN
@@ -37,10 +36,6 @@ def rows(text: str) -> list[tuple[str, list[list[str]]]]:
             assert sum(spans) == len(alignment), row
         tabulars.append((alignment, cells))
     return tabulars
-
-
-def is_finite(end: float | None) -> bool:
-    return end is not None and math.isfinite(end)
 
 
 def assert_whole(text: str) -> None:
@@ -81,7 +76,10 @@ def test_a_paper_has_the_arms_on_the_test_sets(handmade: Comparison) -> None:
         (row,) = (row for row in arms if row[0] == verdict.arm)
         cell = row[2 + 2 * handmade.sets.index(verdict.set)]
         interval = r" \[\$[+-][\d.]+\$, \$[+-][\d.]+\$\]"
-        assert re.fullmatch(r"\$[+-][\d.]+(\^\{\\dagger\})?\$" + interval * is_finite(verdict.low), cell), cell
+        assert re.fullmatch(
+            r"\$[+-][\d.]+(\^\{\\dagger\})?\$" + interval * (verdict.low is not None and math.isfinite(verdict.low)),
+            cell,
+        )
         assert (r"\dagger" in cell) == (verdict.outcome in SHOWN)
     (row,) = (row for row in rate_rows(handmade) if (row["arm"], row["set"]) == ("rnn=gru", "test-clean"))
     assert arms[1][1] == rf"${100 * float(row['wer'] or 0):.2f} \pm {100 * float(row['wer_sd'] or 0):.2f}$"
@@ -102,29 +100,6 @@ def test_the_marks_are_of_the_verdicts() -> None:
         "rnn=lstm": [], "rnn=gru": [r"\dagger"], "rnn=rnn": [r"\ddagger"], "rnn=sru": [], "rnn=fsmn": [r"\dagger"],
     }  # fmt: skip
     assert r"equivalent within 3 points" in text
-
-
-def test_further_test_sets_stand_below(handmade: Comparison) -> None:
-    """Three sets, as of three rooms: no table is wider than a page."""
-
-    def with_a_third(run: Record) -> Record:
-        sets = {**run.summary.sets, "test-far": run.summary.sets["test-clean"]}
-        return replace(run, summary=replace(run.summary, sets=sets))
-
-    arms = [replace(arm, runs=list(map(with_a_third, arm.runs))) for arm in handmade.arms]
-    design = replace(handmade.design, sets=[*handmade.sets, "test-far"])
-    text = paper_table(replace(handmade, arms=arms, design=design))
-    assert_whole(text)
-    assert [len(alignment) for alignment, _ in rows(text)] == [5, 3]
-
-
-def test_arms_with_different_numbers_of_seeds_have_a_column_of_them(handmade: Comparison) -> None:
-    first, *others = handmade.arms
-    text = paper_table(replace(handmade, arms=[replace(first, runs=first.runs[:2]), *others]))
-    assert_whole(text)
-    ((alignment, (_, head, *arms)),) = rows(text)
-    assert alignment == "lrrrrr"
-    assert [head[1], *(row[1] for row in arms)] == ["seeds", "2", "3", "3"]
 
 
 def test_one_arm_has_no_differences(handmade: Comparison) -> None:

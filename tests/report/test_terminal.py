@@ -15,64 +15,26 @@ import pytest
 from matplotlib.image import imread
 from rich.console import Console
 
-from asr_ablations.comparison.derived_tables import NoiseSource
 from asr_ablations.comparison.folders import compare_folders
-from asr_ablations.report import training_report
 from asr_ablations.report.inspection import (
     Inspected,
     choose_utterances,
     draw_inspected,
     error_spans,
-    letter_confusions,
-    word_confusions,
 )
 from asr_ablations.report.training_report import report_comparison, sections
 from asr_ablations.tools.files import REPOSITORY
 from asr_verdicts import plotting
-from asr_verdicts.comparison import Comparison, compare
+from asr_verdicts.comparison import Comparison
 from asr_verdicts.design import Options
 from asr_verdicts.error_counts import align, word_errors
 from asr_verdicts.errors import UsageError
-from asr_verdicts.metrics import WER, format_interval
-from asr_verdicts.report.document import contrast_row
 from asr_verdicts.report.files import write_texts
 from asr_verdicts.report.formats import markdown
 from asr_verdicts.report.latex import appendix, in_a_cell
-from asr_verdicts.report.terminal import print_answer, print_comparison
-from asr_verdicts.statistics.intervals import Range
+from asr_verdicts.report.terminal import print_comparison
 from asr_verdicts.table_columns import rate_rows, validation_rows
-from asr_verdicts.verdict import SHOWN, Verdict
-from tests.helpers.invented_records import record, records
 from tests.helpers.run_folders import write_run, write_sweep
-
-
-@pytest.fixture(scope="module")
-def comparison() -> Comparison:
-    rates = {"lstm": 0.2, "gru": 0.3, "rnn": 0.203}
-    runs = [record(f"rnn={name}", seed, rate) for name, rate in rates.items() for seed in range(6)]
-    return compare(records(runs), Options(baseline="lstm"), "test")
-
-
-def interval_text(verdict: Verdict) -> str:
-    return format_interval(verdict.low, verdict.high, WER)
-
-
-def test_the_interval_excludes_0_exactly_where_a_difference_is_shown(comparison: Comparison) -> None:
-    rows = [contrast_row(verdict) for verdict in comparison.verdicts]
-    assert [row["outcome"] for row in rows] == ["worse", "not shown"]
-    assert [row["low"] > 0 or row["high"] < 0 for row in rows] == [row["outcome"] in SHOWN for row in rows]
-    assert all(row["low"] < row["difference"] < row["high"] for row in rows)
-    low, high = interval_text(comparison.verdicts[0]).split(" to ")
-    assert (float(low), float(high)) == pytest.approx((100 * rows[0]["low"], 100 * rows[0]["high"]), abs=0.005)
-
-
-def test_two_seeds_of_many_arms_have_no_finite_interval_and_no_chance_to_name() -> None:
-    """They could show nothing, so that the same answer is no evidence: 100 % would mislead."""
-    runs = [record(f"rnn={arm}", seed, 0.2 + 0.01 * arm + 0.02 * seed) for arm in range(12) for seed in range(2)]
-    verdict = compare(records(runs), Options(baseline="0"), "test").verdicts[0]
-    assert verdict.outcome == "undecided"
-    assert "2 seeds per arm are too few for an interval" in verdict.sentence
-    assert (interval_text(verdict), verdict.repeated) == ("NA", None)
 
 
 def test_the_page_defines_its_terms_in_the_words_of_the_documentation() -> None:
@@ -142,32 +104,10 @@ def test_numbers_in_csv_and_json_are_as_measured(text_comparison: Comparison, tm
     assert content["unfinished"][0]["reason"] == "failed: out of memory"
 
 
-def test_no_name_is_an_argument_to_a_row(text_comparison: Comparison, tmp_path: Path) -> None:
-    first, *others = text_comparison.arms
-    named = replace(text_comparison, arms=[replace(first, name="[1pt]"), *others])
-    files = {path.name: path for path in write_texts(report_comparison(named), tmp_path)}
-    assert not [line for line in files["appendix.tex"].read_text().splitlines() if line.startswith(("[", "*"))]
-    assert "{[}1pt{]}" in files["appendix.tex"].read_text()
-
-
-def test_the_answer_shows_what_each_source_of_chance_gives(
-    text_comparison: Comparison, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    sources = [NoiseSource("all", 8, 0.02, None), NoiseSource("order", 8, 0.01, Range(0.25, 0.05, 1.25))]
-    printed = io.StringIO()
-    monkeypatch.setattr(training_report, "noise_sources", lambda _: sources)
-    print_answer(report_comparison(text_comparison), Console(file=printed, width=120))
-    lines = printed.getvalue().splitlines()
-    assert any(re.search(r"order +│ 8 │ +1\.00 │ +0\.25 \(0\.05 to 1\.25\)", line) for line in lines)
-    assert max(map(len, lines)) <= 80
-
-
 def test_names_with_brackets_are_shown_as_they_are(text_comparison: Comparison) -> None:
-    verdict = replace(text_comparison.verdicts[0], sentence="x[bold] is worse")
     first, *others = text_comparison.arms
-    odd = replace(text_comparison, arms=[replace(first, name="data.train=[a]"), *others], verdicts=[verdict])
-    assert "data.train=[a]" in terminal(odd)
-    assert "x[bold] is worse" in terminal(odd)
+    odd = replace(text_comparison, arms=[replace(first, name="data.train=[bold]"), *others])
+    assert "data.train=[bold]" in terminal(odd)
 
 
 def row(id_: str, reference: str, hypothesis: str, seconds: float = 1.0) -> dict[str, Any]:
@@ -212,12 +152,6 @@ def test_errors_stand_where_the_hypothesis_has_them() -> None:
     )
     assert error_spans(seen("a cab", "a", [(0.0, 0.2)])) == [((0.2, 1.0), "cab → –")]
     assert error_spans(seen("a", "a", [(0.0, 0.2)])) == []
-
-
-def test_confusions_are_counted_the_most_frequent_first() -> None:
-    rows = [row("a", "a cab", "a dab"), row("b", "cab", "dab"), row("c", "be", "b e")]
-    assert word_confusions(rows)[0] == ["cab", "dab", "2"]
-    assert letter_confusions(rows) == [["c", "d", "2"], ["–", "␣", "1"]]
 
 
 def test_an_utterance_is_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -293,16 +293,13 @@ def test_an_overflow_stays_out_of_the_mean_gradient_norm(tiny_corpus: Path, tmp_
     assert float(row["train/skipped_share"]) == pytest.approx(1 / len(norms))
 
 
-PAIRS = ((word_errors, WordErrorRate), (character_errors, CharErrorRate))
-
-
 def texts(generator: random.Random, count: int) -> list[str]:
     """Sentences of 0 to 8 words over few letters, so that many words agree by chance."""
     words = ["".join(generator.choices("ab é", k=generator.randint(1, 3))) for _ in range(12)]
     return [" ".join(generator.choices(words, k=generator.randint(0, 8))) for _ in range(count)]
 
 
-@pytest.mark.parametrize(("ours", "theirs"), PAIRS)
+@pytest.mark.parametrize(("ours", "theirs"), [(word_errors, WordErrorRate), (character_errors, CharErrorRate)])
 def test_the_rates_are_torchmetrics_own(ours: Any, theirs: type[WordErrorRate]) -> None:
     generator = random.Random(0)
     first, second = ErrorRate(ours), theirs()

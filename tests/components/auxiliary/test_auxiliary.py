@@ -103,13 +103,6 @@ def test_attention_is_the_cross_entropy_of_every_label_and_the_end(smoothing: fl
     assert module(x, torch.tensor([4]), utterances(labels)).item() == pytest.approx(nats / 3, rel=1e-5)
 
 
-def test_attention_scores_transcripts_as_training_does() -> None:
-    module, x, labels = head("attention", smoothing=0), activations(4), [[2, 1, 3], [], [1]]
-    scores = module.score(x[0], labels)
-    losses = [module(x, torch.tensor([4]), utterances(each)).item() * max(1, len(each)) for each in labels]
-    assert scores == pytest.approx([-loss for loss in losses], rel=1e-5)
-
-
 @pytest.mark.parametrize("name", NAMES)
 def test_padding_changes_nothing(name: str) -> None:
     """The mean of utterances alone, whatever lies past a length."""
@@ -190,38 +183,20 @@ def test_later_layers_see_the_probabilities_that_condition_them(network: list[st
     assert count_parameters(model) == sum(weights.numel() for weights in model.parameters())
 
 
-def test_the_loss_is_that_of_the_layer_before_it_is_conditioned() -> None:
-    module, batch = task("auxiliary=inter_ctc", "auxiliary.self_conditioned=true"), utterances([1, 2], [3])
-    plain = task("auxiliary=inter_ctc")
-    states = [{key.removeprefix(f"{name}."): value for key, value in each.model.state_dict().items()}  # type: ignore
-              for each, name in ((module, "conditioning"), (plain, "auxiliary"))]  # fmt: skip
-    assert torch.equal(states[0]["output.weight"], states[1]["output.weight"])
-    scored, other = module.scored(batch), plain.scored(batch)
-    assert scored.auxiliary is not None
-    assert scored.auxiliary.item() == other.auxiliary.item()  # type: ignore[union-attr]
-    assert scored.loss.item() != other.loss.item()
-    scored.loss.backward()
-    assert all(weights.grad is not None for weights in module.model.parameters())  # type: ignore[attr-defined]
-
-
-@pytest.mark.parametrize(
-    ("overrides", "message"),
-    [
+def test_what_cannot_work_is_one_line() -> None:
+    conditioned = ["auxiliary=inter_ctc", "auxiliary.self_conditioned=true", "auxiliary.layer=output"]
+    for overrides, message in (
         (["auxiliary=inter_ctc", "auxiliary.layer=x"], r"auxiliary\.layer=x: expected .*recurrent\.0, .*output"),
         (["auxiliary=transducer", "auxiliary.weight=0"], r"auxiliary\.weight=0: expected a number above 0"),
-        (["auxiliary=transducer", "auxiliary.size=0"], r"auxiliary\.size=0: expected a whole number"),
         (["auxiliary=attention", "auxiliary.heads=3"], r"auxiliary\.heads=3: expected a divisor of 8"),
         (["auxiliary=attention", "auxiliary.smoothing=1"], r"smoothing=1: expected a number from 0 to below 1"),
-        (["auxiliary=inter_ctc", "auxiliary.self_conditioned=true", "auxiliary.layer=output"],
-         r"auxiliary\.layer=output: expected a layer that gets lengths, such as recurrent\.0"),
+        (conditioned, r"auxiliary\.layer=output: expected a layer that gets lengths, such as recurrent\.0"),
         (["decoder=attention_rescored"], "decoder: AttentionRescored rescores transcripts, which only src/evaluate"),
         (["auxiliary=inter_ctc", "order=chunked", "loss=framewise"], "order=chunked: an auxiliary loss needs whole"),
         (["loss=cr_ctc"], "loss=cr_ctc: both views of an utterance would be equal"),
-    ],
-)  # fmt: skip
-def test_what_cannot_work_is_one_line(overrides: list[str], message: str) -> None:
-    with pytest.raises(UsageError, match=message):
-        task(*overrides)
+    ):
+        with pytest.raises(UsageError, match=message):
+            task(*overrides)
 
 
 def test_consistency_is_the_symmetric_divergence_of_the_views() -> None:

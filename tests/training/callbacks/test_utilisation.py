@@ -1,10 +1,7 @@
 """Utilisation, and the largest batch."""
 
 import csv
-import io
-import threading
 import time
-from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,7 +12,6 @@ import pytest
 import torch
 from pytorch_lightning.callbacks import ModelCheckpoint
 from pytorch_lightning.loggers import CSVLogger
-from rich.console import Console
 
 from asr_ablations.config.build import build
 from asr_ablations.data.batch import Batch, Count, Seconds
@@ -23,7 +19,6 @@ from asr_ablations.report.utilisation import PARTS
 from asr_ablations.runs.metrics_files import COLUMNS, by_second, read_utilisation
 from asr_ablations.training.assembly import assemble, trainer
 from asr_ablations.training.callbacks.largest_batch import check_memory, largest_batch
-from asr_ablations.training.callbacks.progress import ProgressBar
 from asr_ablations.training.callbacks.utilisation import Throughput, Utilisation, read_gpus
 from asr_ablations.training.task import ScoredBatch
 from asr_verdicts.errors import UsageError
@@ -160,25 +155,6 @@ def test_hours_and_seconds_of_training_add_up_over_epochs_and_resumed_runs(monke
     assert Throughput().rate == 0.0
 
 
-def test_a_run_that_fails_leaves_no_bar_on_the_terminal(monkeypatch):
-    """A bar that goes on hides the cursor, and draws over the message."""
-    terminal = Console(file=io.StringIO(), force_terminal=True)
-    monkeypatch.setattr("asr_ablations.training.callbacks.progress.console", lambda **_: terminal)
-    progress = ProgressBar(bar=True, folder=Path("/nowhere"))  # whose file cannot be written
-    module = SimpleNamespace(parameters=lambda: [torch.zeros(3)], device=torch.device("cpu"))
-    data = SimpleNamespace(sets={"train": SimpleNamespace(durations=torch.ones(2))})
-    loop = SimpleNamespace(epoch_loop=SimpleNamespace(total_batch_idx=0))
-    fitter = SimpleNamespace(
-        datamodule=data, num_training_batches=2, max_epochs=1, precision="32-true", current_epoch=0, fit_loop=loop
-    )
-    monkeypatch.setattr(f"{ProgressBar.__module__}.task_of", lambda _: SimpleNamespace(validation_sets=["dev"]))
-    progress.on_train_batch_end(fitter, module, None, None, 0)
-    progress.on_train_start(fitter, module)
-    progress.on_exception(fitter, module, RuntimeError("out of memory"))
-    drawn = terminal.file.getvalue()
-    assert drawn.rindex("\x1b[?25h") > drawn.rindex("\x1b[?25l")  # the cursor is shown again
-
-
 def test_time_and_audio_stand_beside_every_validation(recorded):
     _, utilisation, rows, times, audio = recorded
     validated = [row for row in rows if row["validation/dev/wer"]]
@@ -205,10 +181,6 @@ def test_samples_of_less_than_a_second_are_joined_within_their_phase():
     assert [row["audio_hours"] for row in joined] == [1, 3, 4, 5]
     assert joined[1]["gpu_percents"] == [2.5, 5]
     assert by_second(samples[::2]) == samples[::2]
-
-
-def test_the_thread_ends_with_the_run(recorded):
-    assert "utilisation" not in {thread.name for thread in threading.enumerate()}
 
 
 def test_decoding_is_a_phase_of_its_own(tmp_path, monkeypatch):
@@ -253,9 +225,8 @@ def test_each_gpu_is_told_beside_the_mean(tmp_path, monkeypatch):
     assert (row["gpu_percents"], row["gpu_percent"]) == ([90, 50], 70)
 
 
-@pytest.mark.parametrize("text", ["", "seconds,phase\nx,train\n", "\x00\x00", "seconds,phase\n,\n1"])
-def test_a_broken_file_is_read_as_far_as_it_goes(text, tmp_path: Path):
-    (tmp_path / "utilisation.csv").write_text(text)
+def test_a_broken_file_is_read_as_far_as_it_goes(tmp_path: Path):
+    (tmp_path / "utilisation.csv").write_text("seconds,phase\nx,train\n\x00\n1")
     assert all(isinstance(row["seconds"], float) for row in read_utilisation(tmp_path))
     assert read_utilisation(tmp_path / "missing") == []
 
@@ -266,15 +237,6 @@ def assembled(corpus: Path, *overrides: str) -> Any:
     task, data = assemble(cfg, build(cfg.data))
     data.setup()
     return task.train(), data
-
-
-def with_memory_for(utterances: int, scored: Callable[[Batch], ScoredBatch]) -> Callable[[Batch], ScoredBatch]:
-    def limited(batch: Batch) -> ScoredBatch:
-        if len(batch) > utterances:
-            raise torch.OutOfMemoryError("CUDA out of memory")
-        return scored(batch)
-
-    return limited
 
 
 def test_it_leaves_no_trace(tiny_corpus: Path) -> None:
@@ -291,21 +253,23 @@ def test_it_leaves_no_trace(tiny_corpus: Path) -> None:
     assert all(weights.grad is None for weights in task.parameters())
 
 
-@pytest.mark.parametrize(
-    ("batch", "room", "line"),
-    [
+def test_too_little_memory_is_one_line_with_what_fits(tiny_corpus: Path) -> None:
+    for overrides, room, line in (
         (["batch.size=4"], 2, r"batch.size=4: its largest batch, 4 utterances of up to .* batch.size=2 fits$"),
         (["batch.size=4"], 0, r"a smaller one, or precision=16$"),
         (["batch.size=null", "batch.seconds=4"], 1, r"batch.seconds=4: .* batch.seconds=\d+\.\d fits$"),
-    ],
-)
-def test_too_little_memory_is_one_line_with_what_fits(
-    batch: list[str], room: int, line: str, tiny_corpus: Path
-) -> None:
-    task, data = assembled(tiny_corpus, *batch)
-    task.scored = with_memory_for(room, task.scored)
-    with pytest.raises(UsageError, match=line):
-        check_memory(task, data, nullcontext)
+    ):
+        task, data = assembled(tiny_corpus, *overrides)
+        scored = task.scored
+
+        def limited(batch: Batch, scored: Any = scored, room: int = room) -> ScoredBatch:
+            if len(batch) > room:
+                raise torch.OutOfMemoryError("CUDA out of memory")
+            return scored(batch)
+
+        task.scored = limited
+        with pytest.raises(UsageError, match=line):
+            check_memory(task, data, nullcontext)
 
 
 def test_the_largest_batch_is_the_longest_once_padded() -> None:
