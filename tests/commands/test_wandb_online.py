@@ -163,7 +163,8 @@ def test_a_comparison_by_the_server_has_the_folders_verdicts(
     (view,) = commands.server.store.views.values()
     assert view["displayName"] == "rnn_type"
     spec = view["spec"]
-    assert all(f'"{word}"' in spec for word in ("config:rnn.value", "summary:final/test/wer", "arm.value", "rnn_type"))
+    named = "config:rnn.value", "config:seed.value", "summary:final/test/wer", "final/test/wer", "arm.value", "rnn_type"
+    assert all(f'"{name}"' in spec for name in named)
     commands.run("src/compare.py", f"wandb={ENTITY}/{PROJECT}/rnn_type", "--no-page", "--out", str(server))
     by_folders, by_server = (json.loads((path / "comparison.json").read_text()) for path in (folders, server))
     assert by_server["verdicts"] == by_folders["verdicts"]

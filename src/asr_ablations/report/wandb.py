@@ -53,27 +53,30 @@ def save_view(comparison: Comparison, entity: str, project: str) -> str | None:
     """
     import wandb
     from wandb_workspaces import expr
-    from wandb_workspaces.reports.v2 import BarPlot, Config, LinePlot, SummaryMetric
+    from wandb_workspaces.reports.v2 import BarPlot, Config, LinePlot
     from wandb_workspaces.workspaces import RunsetSettings, Section, Workspace
     from wandb_workspaces.workspaces.internal import View
 
     by_arm: Json = {"groupby": Config("arm"), "groupby_aggfunc": "mean", "groupby_rangefunc": "minmax"}
     rates = {name: f"final/{name}/{comparison.metric}" for name in comparison.sets}
     bars = [
-        BarPlot(title=f"{comparison.metric.upper()} % on {name}", metrics=[SummaryMetric(rate)], **by_arm)
+        BarPlot(title=f"{comparison.metric.upper()} % on {name}", metrics=[rate], **by_arm)
         for name, rate in rates.items()
     ]
     lines = [
         LinePlot(title=name, x="trainer/global_step", y=[name], **by_arm)
         for name in metric_names(comparison, "validation/", comparison.metric)
     ]
-    varied = [key for key in comparison.design.layout.differ if key != "overrides"]
-    columns = [f"config:{key}.value" for key in ["arm", *varied]] + [f"summary:{rate}" for rate in rates.values()]
+    varied = dict.fromkeys(["arm", "seed", *(key.removesuffix("._target_") for key in comparison.design.layout.differ)])
+    columns = [f"config:{key}.value" for key in varied] + [f"summary:{rate}" for rate in rates.values()]
     view = Workspace(
         entity=entity,
         project=project,
         name=comparison.title,
-        sections=[Section(name="Error rates", panels=bars), Section(name="Validation", panels=lines)],
+        sections=[
+            Section(name="Error rates", panels=[*bars], is_open=True),
+            Section(name="Validation", panels=[*lines], is_open=True),
+        ],
         runset_settings=RunsetSettings(
             filters=[expr.Metric("Group") == comparison.title, expr.Metric("JobType") == "train"],
             pinned_columns=columns,
