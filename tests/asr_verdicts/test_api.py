@@ -35,6 +35,7 @@ def test_lists_of_texts() -> None:
     assert verdict.low < verdict.difference < verdict.high < 0
     assert verdict.difference == pytest.approx(verdict.rate - verdict.baseline_rate)
     assert str(verdict) == verdict.sentence
+    assert repr(result).splitlines()[0] == verdict.sentence
     assert [(row["arm"], row["n"]) for row in result.table()] == [("base", 3), ("mine", 3)]
     unknown = compare(systems, list(SPOKEN.values())).verdicts[0]
     assert unknown.estimate is not None
