@@ -91,7 +91,7 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     """Leave out the files that --changed does not reach."""
     if config.option.changed is None or collection_path.suffix != ".py":
         return None
-    return None if is_touched(collection_path, reached(config.option.changed or None)) else True
+    return None if is_touched(collection_path, reached(config.option.changed)) else True
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -66,11 +66,16 @@ def parsed(module: str) -> ast.Module:
     return ast.parse(FILES[module].read_text(encoding="utf-8"))
 
 
-def upward(module: str, tree: ast.AST) -> list[str]:
+@functools.cache
+def imports_of(module: str) -> list[tuple[int, str]]:
+    return list(imports(parsed(module), module))
+
+
+def upward(module: str, imported_names: list[tuple[int, str]]) -> list[str]:
     """The imports of a module that do not point to a floor below, as lines of a report."""
     own = package(module)
     lines = []
-    for line, imported in imports(tree, module):
+    for line, imported in imported_names:
         other = package(imported) if imported in FILES else None
         if own and other and other != own and FLOOR[other] >= FLOOR[own]:
             lines.append(f"{module}:{line}: {own} imports {imported}")
@@ -86,7 +91,7 @@ def test_every_package_has_a_floor() -> None:
 
 
 def test_imports_point_downwards() -> None:
-    wrong = [line for module in FILES for line in upward(module, parsed(module))]
+    wrong = [line for module in FILES for line in upward(module, imports_of(module))]
     assert not wrong, "\n".join(wrong)
 
 
@@ -96,29 +101,29 @@ def test_an_import_that_is_not_allowed_is_seen() -> None:
         "def late():\n    from asr_ablations.sweep.launch import freeze",
         "from asr_ablations.data import word_times as timed",  # a neighbour on the same floor
     ):
-        assert upward("asr_ablations.runs.layout", ast.parse(line))
+        assert upward("asr_ablations.runs.layout", list(imports(ast.parse(line), "x")))
     for line in (
         "import torch",
         "def late():\n    from omegaconf import OmegaConf",
         "from asr_ablations.runs import layout",
     ):
-        assert strangers("asr_verdicts.comparison", ast.parse(line))
+        assert strangers("asr_verdicts.comparison", list(imports(ast.parse(line), "x")))
 
 
 OF_VERDICTS = {"numpy", "scipy", "rapidfuzz", "rich", "matplotlib", "pandas", "whisper_normalizer"}
 """What asr_verdicts imports from elsewhere: what its wheel needs, and what its extras or the user bring."""
 
 
-def strangers(module: str, tree: ast.AST) -> list[str]:
+def strangers(module: str, imported_names: list[tuple[int, str]]) -> list[str]:
     """The imports of a module of asr_verdicts that neither it, its wheel nor Python itself has."""
     known = {"asr_verdicts", *OF_VERDICTS, *sys.stdlib_module_names}
-    return [f"{module}:{line}: {name}" for line, name in imports(tree, module) if name.partition(".")[0] not in known]
+    return [f"{module}:{line}: {name}" for line, name in imported_names if name.partition(".")[0] not in known]
 
 
 def test_the_verdicts_need_nothing_of_the_suite() -> None:
     modules = [module for module in FILES if package(module) == "asr_verdicts"]
     assert len(modules) > 30
-    assert [line for module in modules for line in strangers(module, parsed(module))] == []
+    assert [line for module in modules for line in strangers(module, imports_of(module))] == []
 
 
 def test_the_wheel_of_the_verdicts_has_all_its_packages() -> None:
@@ -129,13 +134,11 @@ def test_the_wheel_of_the_verdicts_has_all_its_packages() -> None:
 
 
 def test_no_package_imports_what_publishes() -> None:
-    assert [
-        module for module in FILES for _, name in imports(parsed(module), module) if name.startswith("publish")
-    ] == []
+    assert [module for module in FILES for _, name in imports_of(module) if name.startswith("publish")] == []
 
 
 def test_no_module_imports_itself_in_a_circle() -> None:
-    graph = {module: {name for _, name in imports(parsed(module), module) if name in FILES} for module in FILES}
+    graph = {module: {name for _, name in imports_of(module) if name in FILES} for module in FILES}
     try:
         tuple(TopologicalSorter({module: names - {module} for module, names in graph.items()}).static_order())
     except CycleError as error:

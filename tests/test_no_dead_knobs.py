@@ -1,5 +1,6 @@
 """Every key of the config does something, or is declared to steer the machine and does nothing to the numbers."""
 
+import copy
 import functools
 import hashlib
 import json
@@ -19,6 +20,7 @@ from asr_ablations.config.build import build
 from asr_ablations.config.plain_keys import check
 from asr_ablations.experiment.utterances import transcribe_set
 from asr_ablations.runs.identity import content, refuse_changed_files, weights_file
+from asr_ablations.tools import content_keys
 from asr_ablations.training import assembly
 from asr_ablations.training.assembly import assemble, device_count, trainer, use_native
 from asr_ablations.training.checkpoints import best_checkpoint
@@ -69,18 +71,25 @@ def as_many_threads() -> Iterator[None]:
 
 
 @pytest.fixture(autouse=True, scope="module")
-def factories_are_built_once() -> Iterator[None]:
-    """A component that takes arguments later is the same for every config that describes it."""
+def what_is_the_same_is_made_once() -> Iterator[None]:
+    """A component that takes nothing, or arguments later, is the same for every config that describes it. One that
+    draws random numbers is built each time. No test here changes the source that keys are made of.
+    """
     built: dict[tuple[Any, str], Any] = {}
 
     def build_once(node: DictConfig, *positional: Any, **keywords: Any) -> Any:
-        if positional or keywords or not node.get("_partial_"):
-            return build(node, *positional, **keywords)
         key = (node._key(), json.dumps(OmegaConf.to_container(node, resolve=True)))
-        return built[key] if key in built else built.setdefault(key, build(node))
+        if positional or keywords or key not in built:
+            before = torch.get_rng_state()
+            made = build(node, *positional, **keywords)
+            if positional or keywords or not torch.equal(torch.get_rng_state(), before):
+                return made
+            built[key] = made
+        return built[key] if node.get("_partial_") else copy.deepcopy(built[key])
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(assembly, "build", build_once)
+        patch.setattr(content_keys, "hash_source", functools.cache(content_keys.hash_source))
         yield
 
 

@@ -1,5 +1,6 @@
 """What is kept and used again has a key that changes with everything that decides it."""
 
+import functools
 import shutil
 import sys
 from collections.abc import Callable, Iterator
@@ -45,6 +46,14 @@ def places(tiny_corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("places")
     write_layouts(tiny_corpus, folder)
     return folder
+
+
+@pytest.fixture(autouse=True, scope="module")
+def source_is_read_once() -> Iterator[None]:
+    """No test here changes it, and most of a key's time is reading it."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(content_keys, "hash_source", functools.cache(hash_source))
+        yield
 
 
 _opened: list[str] | None = None

@@ -22,8 +22,6 @@ from tests.campaign.part import Context, Part, Report
 
 LONGEST = 100
 """Failures of a part that the page lists; the JSON file has all."""
-INTERRUPTED = 130
-"""The exit code that a shell gives for Ctrl-C."""
 
 
 @dataclass
@@ -42,9 +40,8 @@ class Ended:
 
     @property
     def verdict(self) -> str:
-        if self.ending != "done":
-            return self.ending
-        return "passed" if self.report.passed else f"{len(self.report.failures)} failed"
+        failed = "passed" if self.report.passed else f"{len(self.report.failures)} failed"
+        return failed if self.ending == "done" else self.ending
 
     @property
     def counts(self) -> str:
@@ -68,7 +65,7 @@ def run_campaign(parts: Sequence[Part], folder: Path, hours: float, seed: int, r
         page = write_report(folder, {**head, "ended": now()}, ended)
         if ended[-1].ending == "interrupted":
             print(f"interrupted; report of what ended: {page}", file=sys.stderr, flush=True)
-            return INTERRUPTED
+            return 130
     print(f"report  {page}", flush=True)
     return 0 if all(part.passed for part in ended) else 1
 

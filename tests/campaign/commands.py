@@ -29,13 +29,6 @@ class Result(NamedTuple):
     errors: str
 
 
-def start(
-    arguments: Sequence[str], environment: Mapping[str, str], folder: Path = REPOSITORY, stdin: str = ""
-) -> Command:
-    """`python <arguments>`, forked from an interpreter that has imported torch. Killed if its block ends first."""
-    return interpreter.start(arguments, environment, folder, stdin)
-
-
 def finish(command: Command) -> Result:
     """Wait for the end; a command that takes longer than PATIENCE is killed, and its code is None."""
     if (code := command.poll(PATIENCE)) is None:
@@ -48,7 +41,7 @@ def finish(command: Command) -> Result:
 def run_command(
     arguments: Sequence[str], environment: Mapping[str, str], folder: Path = REPOSITORY, stdin: str = ""
 ) -> Result:
-    with start(arguments, environment, folder, stdin) as command:
+    with interpreter.start(arguments, environment, folder, stdin) as command:
         return finish(command)
 
 

@@ -1,6 +1,5 @@
 """What the rows of bad input are about: corpora, models, a finished sweep, and copies of them for a case."""
 
-import contextlib
 import os
 import re
 import shlex
@@ -39,7 +38,6 @@ class InputPlaces:
             write_split(folder / "tones" / split, speakers, utterances, first)
         write_layouts(folder / "tones", self.ready)
         self.corpus = [*tiny_overrides(self.ready / "tones"), *QUICK]
-        self.sweep = self.ready / "s"
         self.environment = environment(folder / "corpora", folder)
         made = run_command(["src/train.py", "-m", *self._same(self.ready), "seed=0,1"], self.environment)
         if made.code != 0:
@@ -53,15 +51,14 @@ class InputPlaces:
         """An empty folder for a case, removed afterwards whatever it has become, and with it the one that the command
         is started in, where a wrong folder as `outputs=x` lands.
         """
-        folder = self.folder / "case"
-        for empty in (folder, self.started_in):
+        folders = (self.folder / "case", self.started_in)
+        for empty in folders:
             empty.mkdir()
         try:
-            yield folder
+            yield folders[0]
         finally:
-            for used in (folder, self.started_in):
-                with contextlib.suppress(OSError):
-                    shutil.rmtree(used)
+            for used in folders:
+                shutil.rmtree(used, ignore_errors=True)
 
     def words(self, case: Case, scratch: Path) -> Words:
         """Its arguments, of a training those that choose a small corpus included; runs its lines of shell."""
@@ -76,48 +73,36 @@ class InputPlaces:
         return words
 
     def _small(self, case: Case, given: list[str], scratch: Path) -> list[str]:
-        outputs = [] if any(word.startswith("outputs=") for word in given) else [f"outputs={scratch}/outputs"]
+        keys = {word.partition("=")[0].lstrip("+~") for word in given}
         built_in = case.command == "prepare" and any(word.startswith("data.") for word in given)
-        if built_in or any(word.startswith("data=") for word in given):
-            return [*(word for word in QUICK if word.partition("=")[0] not in _keys(given)), *outputs]
-        return [*(word for word in self.corpus if word.partition("=")[0] not in _keys(given)), *outputs]
+        own_data = built_in or any(word.startswith("data=") for word in given)
+        small = [word for word in (QUICK if own_data else self.corpus) if word.partition("=")[0] not in keys]
+        named = any(word.startswith("outputs=") for word in given)
+        return small if named else [*small, f"outputs={scratch}/outputs"]
 
     def filled(self, text: str, scratch: Path) -> str:
         """A text with its placeholders filled in; what a case has for itself is copied when it is first named."""
         return re.sub(r"<([\w.-]+)>", lambda found: self._place(found[1], scratch), text)
 
     def _place(self, name: str, scratch: Path) -> str:
-        if name == "scratch":
-            return str(scratch)
-        if name == "sweeps":
-            return str(REPOSITORY / "sweeps")
-        if name == "noise":
-            return str(self.ready / "quiet" / "noise.wav")
-        if name == "sweep":
-            return str(self.sweep)
+        sweep = self.ready / "s"
+        standing = {"scratch": scratch, "sweeps": REPOSITORY / "sweeps", "sweep": sweep}
         if name in ("own", "one", "same"):
-            own = _copied(self.sweep, scratch / "outputs" / "s")
-            first = min(path.parent for path in self.sweep.glob("*/config.yaml"))
-            same = shlex.join([*self._same(scratch / "outputs"), f"seed={_seed(first)}"])
+            own = _copied(sweep, scratch / "outputs" / "s")
+            first = min(path.parent for path in sweep.glob("*/config.yaml"))
+            (seed,) = re.findall(r"^seed=.*$", (first / "overrides").read_text(), re.MULTILINE)
+            same = shlex.join([*self._same(scratch / "outputs"), seed])
             return {"own": str(own), "one": str(own / first.name), "same": same}[name]
         if name.startswith("own-"):
             corpus = name.removeprefix("own-")
             return str(_copied(self.ready / corpus, scratch / corpus))
-        if not (self.ready / name).exists():
+        place = {**standing, "noise": self.ready / "quiet" / "noise.wav"}.get(name, self.ready / name)
+        if not place.exists():
             raise ValueError(f"<{name}> is nothing that a row can name: there are {sorted(os.listdir(self.ready))}")
-        return str(self.ready / name)
-
-
-def _keys(words: list[str]) -> set[str]:
-    return {word.partition("=")[0].lstrip("+~") for word in words}
+        return str(place)
 
 
 def _copied(source: Path, target: Path) -> Path:
     if not target.exists():
         shutil.copytree(source, target)
     return target
-
-
-def _seed(run: Path) -> str:
-    (line,) = [line for line in (run / "overrides").read_text().splitlines() if line.startswith("seed=")]
-    return line.partition("=")[2]

@@ -9,11 +9,11 @@ import re
 import shlex
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 from tests.campaign.commands import Result
 
 TABLE = Path(__file__).parent / "inputs"
-TRACEBACK = "Traceback (most recent call last)"
 FINE = "fine"
 OUTCOMES = (FINE, "traceback", "silent", "wrong exit code", "wrong message", "hang", "crash", "executed")
 """silent: exit code 0 where a refusal is expected; crash: ended by a signal; executed: a file was made that only
@@ -21,8 +21,7 @@ foreign code makes.
 """
 
 
-@dataclass(frozen=True)
-class Case:
+class Case(NamedTuple):
     """A row: what is typed after src/<command>.py, and what is expected of it."""
 
     command: str
@@ -43,21 +42,15 @@ class Words:
 
 
 def read_table(folder: Path = TABLE) -> list[Case]:
-    """Every row of every file. Raises ValueError, which names the row, for one that is none."""
-    return [
-        _case(path, number, line)
-        for path in sorted(folder.glob("*.txt"))
-        for number, line in enumerate(path.read_text(encoding="utf-8").split("\n"), start=1)
-        if line.strip() and not line.startswith("#")
-    ]
-
-
-def _case(path: Path, number: int, line: str) -> Case:
-    cells = [cell.strip() for cell in line.split("|", 3)]
-    if len(cells) < 3 or not re.fullmatch(r"\d+(,\d+)*", cells[1]):
-        raise ValueError(f"{path.name}:{number}: expected arguments | exit codes | words [| shell]: {line!r}")
-    words = tuple(word.strip() for word in cells[2].split(";") if word.strip())
-    return Case(path.stem, number, cells[0], tuple(map(int, cells[1].split(","))), words, "".join(cells[3:]))
+    """Every row of every file."""
+    cases = []
+    for path in sorted(folder.glob("*.txt")):
+        for number, line in enumerate(path.read_text(encoding="utf-8").split("\n"), start=1):
+            if line.strip() and not line.startswith("#"):
+                typed, codes, words, *shell = (cell.strip() for cell in line.split("|", 3))
+                told = tuple(word.strip() for word in words.split(";") if word.strip())
+                cases.append(Case(path.stem, number, typed, tuple(map(int, codes.split(","))), told, "".join(shell)))
+    return cases
 
 
 def taken_apart(text: str) -> Words:
@@ -76,13 +69,11 @@ def taken_apart(text: str) -> Words:
 def judge(case: Case, result: Result, words: tuple[str, ...], executed: bool) -> str:
     """The case's outcome. words: those of the case, placeholders filled in."""
     printed = result.out + result.errors
-    if executed:
-        return "executed"
-    if result.code is None:
-        return "hang"
+    if executed or result.code is None:
+        return "executed" if executed else "hang"
     if result.code < 0:
         return "crash"
-    if TRACEBACK in printed:
+    if "Traceback (most recent call last)" in printed:
         return "traceback"
     if "\x1b" in printed:  # none of the commands has a terminal here: it came with the input
         return "wrong message"

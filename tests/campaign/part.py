@@ -35,19 +35,19 @@ class Report:
         self.counts[name] = self.counts.get(name, 0) + number
 
 
+@dataclass
 class Context:
-    """The arguments of a part.
-
-    folder: for its files, which are kept; seed: of everything drawn at random; advance: takes the share of the part
-    that is done, for the progress bar; runs: the folder of real runs that was named.
+    """The arguments of a part. folder: for its files, which are kept; seed: of everything drawn at random; advance:
+    takes the share of the part that is done; runs: the folder of real runs that was named.
     """
 
-    def __init__(
-        self, folder: Path, seed: int, seconds: float, advance: Callable[[float], None], runs: Path | None = None
-    ) -> None:
-        self.folder, self.seed, self.advance, self.runs = folder, seed, advance, runs
-        self._seconds, self._started = seconds, time.monotonic()
-        self.begun = Report([])
+    folder: Path
+    seed: int
+    seconds: float
+    advance: Callable[[float], None]
+    runs: Path | None = None
+    begun: Report = field(default_factory=lambda: Report([]))
+    started: float = field(default_factory=time.monotonic)
 
     def report(self, *columns: str) -> Report:
         """The report that the part fills and returns. If the campaign is interrupted, its contents are kept."""
@@ -57,10 +57,10 @@ class Context:
     def while_time(self, items: Iterable[Item], total: int) -> Iterator[Item]:
         """The items, `total` of them, until the part's time is over, and at least one; moves the progress bar."""
         for number, item in enumerate(items):
-            seconds = time.monotonic() - self._started
-            if number and seconds >= self._seconds:
+            seconds = time.monotonic() - self.started
+            if number and seconds >= self.seconds:
                 return
-            self.advance(min(1.0, max(number / total, seconds / max(self._seconds, 1e-9))))
+            self.advance(min(1.0, max(number / total, seconds / max(self.seconds, 1e-9))))
             yield item
 
 

@@ -17,7 +17,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from functools import cache
 from pathlib import Path
 
@@ -28,23 +28,12 @@ from tests.campaign.fault_places import PACKAGES, Fault, draw
 CAUGHT, HANG, SURVIVED, LATE = "caught", "caught by time-out", "survived", "not caught in time"
 UNPROVEN = "its test fails without the fault"
 COLUMNS = ["room", "faults", CAUGHT, HANG, SURVIVED, LATE]
-LIMIT = 180
-"""Seconds of all tests of a fault: what is left of them by then is not run."""
-HANGING = 120
-"""Seconds of one test, after which it counts as hanging."""
+LIMIT, HANGING = 180, 120
+"""Seconds of all tests of a fault, and of one test, after which it counts as hanging."""
 NOT_COPIED = (".venv", "outputs", "multirun", "wandb", "__pycache__", "build", "*.egg-info", ".*_cache")
 ROOMS_OF_TESTS = {"hydra_plugins": "sweep"}
 """Folders of tests that have another name than their room."""
-FAST, SLOW = "not gpu and not slow", "not gpu and slow"
 FAILED_TEST = re.compile(r"^(?:FAILED|ERROR) (tests/[^\s\[]+(?:\[.*?\])?)(?: - .*)?$", re.MULTILINE)
-
-
-@dataclass(frozen=True)
-class Ending:
-    """The outcome of the tests, and the test that failed, if one did."""
-
-    outcome: str
-    test: str = ""
 
 
 class Copy:
@@ -56,49 +45,47 @@ class Copy:
         shutil.copytree(tree, self.root, symlinks=True, ignore=shutil.ignore_patterns(*NOT_COPIED))
         (self.root / ".venv").symlink_to((tree / ".venv").resolve())
 
-    def try_fault(self, fault: Fault) -> Ending:
-        path = self.root / fault.path
+    def try_fault(self, fault: Fault) -> tuple[str, str]:
+        """The outcome, and the test that failed, if one did."""
+        path, ends = self.root / fault.path, time.monotonic() + LIMIT
         source = path.read_bytes()
         path.write_bytes(fault.planted(source))
         try:
-            return self._run_tests(steps(self.root, fault))
+            for files in steps(self.root, fault):
+                for marks in ("not gpu and not slow", "not gpu and slow"):
+                    outcome, test = self.test(["-x", "-m", marks, *files], ends - time.monotonic())
+                    if outcome != SURVIVED or time.monotonic() > ends:
+                        return outcome, test
+            return SURVIVED, ""
         finally:
             path.write_bytes(source)
 
-    def _run_tests(self, steps: Iterable[tuple[Sequence[str], str]]) -> Ending:
-        ends = time.monotonic() + LIMIT
-        for files, marks in steps:
-            ending = self.test(["-m", marks, *files], ends - time.monotonic())
-            if ending.outcome != SURVIVED or time.monotonic() > ends:
-                return ending
-        return Ending(SURVIVED)
-
-    def test(self, arguments: Sequence[str], seconds: float, options: Sequence[str] = ("-x",)) -> Ending:
-        """How pytest ends. It has its own process ids where the system allows that: nothing outlives it, and a fault
-        can stop no other process.
+    def test(self, arguments: Sequence[str], seconds: float) -> tuple[str, str]:
+        """How pytest ends, and the tests that failed. It has its own process ids where the system allows that: nothing
+        outlives it, and a fault can stop no other process.
         """
         command = [*own_process_ids(), ".venv/bin/python", "-m", "pytest", "-n", "0", "-p", "no:cacheprovider"]
-        command += [*options, f"--basetemp={self._temporary}", "-o", f"faulthandler_timeout={HANGING}", *arguments]
-        variables = {"OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "PASSIVE", "COLUMNS": "500"}
+        command += [f"--basetemp={self._temporary}", "-o", f"faulthandler_timeout={HANGING}", *arguments]
         own = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}  # relative: another tree's
+        own |= {"OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "PASSIVE", "COLUMNS": "500"}
         process = self._process = subprocess.Popen(
-            command, cwd=self.root, env={**own, **variables}, stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace", start_new_session=True,
+            command, cwd=self.root, env=own, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT, text=True, errors="replace", start_new_session=True,
         )  # fmt: skip
         try:
             output, _ = process.communicate(timeout=max(seconds, 1.0))
         except subprocess.TimeoutExpired:
-            return Ending(LATE)
+            return LATE, ""
         finally:
             self.stop()
             process.communicate()
             shutil.rmtree(self._temporary, ignore_errors=True)
         if process.returncode in (0, 5):  # 5: no test has these marks
-            return Ending(SURVIVED)
+            return SURVIVED, ""
         failed = FAILED_TEST.findall(output)
         if "Timeout (" in output and not failed:
-            return Ending(HANG, f"a test takes more than {HANGING} s")
-        return Ending(CAUGHT, ", ".join(failed) or output.strip().rpartition("\n")[2][-200:])
+            return HANG, f"a test takes more than {HANGING} s"
+        return CAUGHT, ", ".join(failed) or output.strip().rpartition("\n")[2][-200:]
 
     def stop(self) -> None:
         """End the tests that run, with the processes of their group."""
@@ -111,89 +98,64 @@ class Copy:
 def own_process_ids() -> tuple[str, ...]:
     """The command that gives a command process ids of its own, if there is one."""
     command = ("unshare", "--pid", "--fork", "--mount-proc", "--kill-child")
-    try:
-        allowed = subprocess.run([*command, "true"], capture_output=True).returncode == 0
-    except OSError:
-        return ()
-    return command if allowed else ()
+    with contextlib.suppress(OSError):
+        if subprocess.run([*command, "true"], capture_output=True).returncode == 0:
+            return command
+    return ()
 
 
-def steps(root: Path, fault: Fault) -> Iterator[tuple[list[str], str]]:
-    """The test files to run one after the other: the module's own and those that import it, and then the rest of its
-    room; of each the fast tests first.
+def steps(root: Path, fault: Fault) -> Iterator[list[str]]:
+    """The test files to run one after the other: the module's own and those that import it, then the rest of its
+    room.
     """
-    tests = root / "tests"
-    room = tests / ROOMS_OF_TESTS.get(fault.room, fault.room)
+    room = root / "tests" / ROOMS_OF_TESTS.get(fault.room, fault.room)
     parts = Path(fault.path).with_suffix("").parts[1:]
     near = room.joinpath(*parts[1 + (parts[0] == PACKAGES[0]) : -1])
-    own = sorted(near.glob(f"test_{parts[-1]}*.py"))
-    module = ".".join(parts).removesuffix(".__init__")
-    package, _, name = module.rpartition(".")
-    imports = re.compile(rf"\b{re.escape(module)}\b|from {re.escape(package)} import [^\n]*\b{name}\b")
-    importers = [path for path in sorted(tests.rglob("test_*.py")) if imports.search(path.read_text(encoding="utf-8"))]
-    rest = [path for folder in (near, room) for path in sorted(folder.rglob("test_*.py"))]
-    groups: list[list[str]] = []
-    seen: set[Path] = set()
-    for paths in ([*own, *importers], rest):
-        files = [path for path in dict.fromkeys(paths) if path not in seen]
-        seen.update(files)
-        if files:
-            groups.append([path.relative_to(root).as_posix() for path in files])
-    for group in groups:
-        yield from ((group, marks) for marks in (FAST, SLOW))
+    package, _, name = ".".join(parts).removesuffix(".__init__").rpartition(".")
+    imports = re.compile(rf"\b{re.escape(f'{package}.{name}')}\b|from {re.escape(package)} import [^\n]*\b{name}\b")
+    tests = sorted((root / "tests").rglob("test_*.py"))
+    first = [*sorted(near.glob(f"test_{parts[-1]}*.py")), *(path for path in tests if imports.search(path.read_text()))]
+    rest = [path for folder in (near, room) for path in sorted(folder.rglob("test_*.py")) if path not in first]
+    for paths in (first, rest):
+        if files := [path.relative_to(root).as_posix() for path in dict.fromkeys(paths)]:
+            yield files
 
 
 def measure(tree: Path, faults: Iterable[Fault], record: Path, processes: int) -> None:
-    """Try the faults, so many at a time, and append a JSON line for each to the record as it ends."""
+    """Try the faults, so many at a time, and append a JSON line for each to the record as it ends. Then run every test
+    that caught a fault without it: if it fails all the same, it has caught nothing, and the record says so.
+    """
     lock, left, stopped = threading.Lock(), iter(faults), threading.Event()
 
     def work(copy: Copy) -> None:
-        while True:
+        while not stopped.is_set():
             with lock:
                 fault = next(left, None)
             if fault is None:
                 return
-            started = time.monotonic()
-            ending = copy.try_fault(fault)
-            if stopped.is_set():
-                return
-            line = {"name": fault.name, **asdict(fault), **asdict(ending), "seconds": round(time.monotonic() - started)}
+            began = time.monotonic()
+            outcome, test = copy.try_fault(fault)
+            line = {**asdict(fault), "outcome": outcome, "test": test, "seconds": round(time.monotonic() - began)}
             with lock, record.open("a", encoding="utf-8") as file:
-                file.write(json.dumps(line, ensure_ascii=False) + "\n")
+                if not stopped.is_set():
+                    file.write(json.dumps(line, ensure_ascii=False) + "\n")
 
-    with _open_to_all() as folder:
-        copies = [Copy(tree, folder / str(number)) for number in range(processes)]
+    with tempfile.TemporaryDirectory(prefix="faults-") as folder:
+        Path(folder).chmod(0o755)  # a test reads the source as another user, too
+        copies = [Copy(tree, Path(folder) / str(number)) for number in range(processes)]
         threads = [threading.Thread(target=work, args=(copy,), daemon=True) for copy in copies]
         try:
             for thread in threads:
                 thread.start()
             for thread in threads:
                 thread.join()
+            lines = read_record(record)
+            caught = {line["test"] for line in lines if line["test"].startswith("tests/")}
+            fails = copies[0].test(sorted(caught), 3600.0)[1].split(", ") if caught else []
         finally:
             stopped.set()
             for copy in copies:
                 copy.stop()
-
-
-@contextlib.contextmanager
-def _open_to_all() -> Iterator[Path]:
-    """A temporary folder in which a test can read the source as another user, too."""
-    with tempfile.TemporaryDirectory(prefix="faults-") as folder:
-        Path(folder).chmod(0o755)
-        yield Path(folder)
-
-
-def prove(tree: Path, record: Path) -> None:
-    """Run every test that caught a fault without it. If it fails all the same, it has caught nothing, and the record
-    says so.
-    """
-    lines = read_record(record)
-    tests = sorted({line["test"] for line in lines if line["outcome"] == CAUGHT and line["test"].startswith("tests/")})
-    if not tests:
-        return
-    with _open_to_all() as folder:
-        ending = Copy(tree, folder).test(tests, 3600.0, options=())
-    fails = ending.test.split(", ")
     for line in lines:
         if line["outcome"] == CAUGHT and line["test"] in fails:
             line["outcome"] = UNPROVEN
@@ -202,14 +164,7 @@ def prove(tree: Path, record: Path) -> None:
 
 def read_record(record: Path) -> list[Json]:
     """The faults that have been tried; none where there is no record."""
-    if not record.exists():
-        return []
-    return [json.loads(line) for line in record.read_text(encoding="utf-8").splitlines()]
-
-
-def untried(faults: Sequence[Fault], record: Path) -> list[Fault]:
-    tried = {line["name"] for line in read_record(record)}
-    return [fault for fault in faults if fault.name not in tried]
+    return [json.loads(line) for line in record.read_text(encoding="utf-8").splitlines()] if record.exists() else []
 
 
 def table(lines: Sequence[Json]) -> list[list[str]]:
@@ -222,28 +177,27 @@ def table(lines: Sequence[Json]) -> list[list[str]]:
     return rows
 
 
-def described(line: Json) -> str:
-    return f"{line['path']}:{line['line']}: {line['kind']}: {line['before']} -> {line['after']} ({line['outcome']})"
+def survivors(lines: Sequence[Json]) -> list[str]:
+    row = "{path}:{line}: {kind}: {before} -> {after} ({outcome})"
+    return [row.format(**line) for line in lines if line["outcome"] not in (CAUGHT, HANG)]
 
 
 def main() -> int:
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    arguments.add_argument(
-        "--record", type=Path, required=True, metavar="FILE", help="what is in it is not tried again"
-    )
+    arguments.add_argument("--record", type=Path, required=True, metavar="FILE", help="its faults are not tried again")
     arguments.add_argument("--tree", type=Path, default=REPOSITORY, metavar="FOLDER", help="the checkout to measure")
     arguments.add_argument("--faults", type=int, default=100)
     arguments.add_argument("--seed", type=int, default=0)
     arguments.add_argument("--processes", type=int, default=1, help="faults at a time")
     options = arguments.parse_args()
-    tree = options.tree.resolve()
-    faults = draw(tree, options.faults, options.seed)
-    measure(tree, untried(faults, options.record), options.record, options.processes)
-    prove(tree, options.record)
+    tried = {(line["path"], line["start"], line["after"]) for line in read_record(options.record)}
+    drawn = draw(options.tree.resolve(), options.faults, options.seed)
+    left = [fault for fault in drawn if (fault.path, fault.start, fault.after) not in tried]
+    measure(options.tree.resolve(), left, options.record, options.processes)
     lines = read_record(options.record)
     for row in [COLUMNS, *table(lines)]:
         print(f"{row[0]:20}" + "".join(f"{cell:>20}" for cell in row[1:]))
-    print(*(described(line) for line in lines if line["outcome"] not in (CAUGHT, HANG)), sep="\n")
+    print(*survivors(lines), sep="\n")
     return 0
 
 

@@ -6,14 +6,11 @@ import multiprocessing
 import os
 import sys
 from collections import Counter
-from collections.abc import Callable, Sequence
-from multiprocessing.context import ForkServerContext
+from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pytorch_lightning as pl
-from omegaconf import DictConfig
-from pytorch_lightning.loggers import Logger
 
 from asr_ablations.experiment import fit
 from asr_ablations.sweep.processes import PRELOAD
@@ -46,15 +43,12 @@ class AtBoundaries(pl.Callback):
     def __init__(self, boundary: Boundary | None) -> None:
         self.calls: Counter[str] = Counter()
         for hook in HOOKS:
-            setattr(self, hook, self._counter(hook, boundary))
+            setattr(self, hook, partial(self._passed, hook, boundary))
 
-    def _counter(self, hook: str, boundary: Boundary | None) -> Callable[..., None]:
-        def passed(*_: object, **__: object) -> None:
-            self.calls[hook] += 1
-            if boundary is not None and (hook, self.calls[hook]) == boundary[:2]:
-                os.kill(os.getpid(), boundary.signal)
-
-        return passed
+    def _passed(self, hook: str, boundary: Boundary | None, *_: object, **__: object) -> None:
+        self.calls[hook] += 1
+        if boundary is not None and (hook, self.calls[hook]) == boundary[:2]:
+            os.kill(os.getpid(), boundary.signal)
 
 
 def train(corpus: Path, outputs: Path, overrides: list[str], boundary: Boundary | None = None) -> int | None:
@@ -62,19 +56,15 @@ def train(corpus: Path, outputs: Path, overrides: list[str], boundary: Boundary 
     that hung, and was killed.
     """
     outputs.mkdir(parents=True, exist_ok=True)
-    process = _context().Process(target=_train, args=(corpus, outputs, overrides, boundary))
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload([name for name in PRELOAD if "wandb" not in name])
+    process = context.Process(target=_train, args=(corpus, outputs, overrides, boundary))
     process.start()
     process.join(PATIENCE)
     if (code := process.exitcode) is None:
         process.kill()
         process.join()
     return code
-
-
-def _context() -> ForkServerContext:
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload([name for name in PRELOAD if "wandb" not in name])
-    return context
 
 
 def _train(corpus: Path, outputs: Path, overrides: list[str], boundary: Boundary | None) -> None:
@@ -85,13 +75,9 @@ def _train(corpus: Path, outputs: Path, overrides: list[str], boundary: Boundary
     os.environ.update(ASR_ABLATIONS_DATA=str(outputs / "corpora"), ASR_ABLATIONS_INDEX=str(outputs / "index"))
     at_boundaries = AtBoundaries(boundary)
     trainer = fit.trainer
-
-    def watched(
-        cfg: DictConfig, devices: int, loggers: Sequence[Logger], callbacks: Sequence[pl.Callback], **options: Any
-    ) -> pl.Trainer:
-        return trainer(cfg, devices, loggers, [*callbacks, at_boundaries], **options)
-
-    fit.trainer = watched
+    fit.trainer = lambda cfg, devices, loggers, callbacks, **options: trainer(
+        cfg, devices, loggers, [*callbacks, at_boundaries], **options
+    )
     cfg = compose(*tiny_overrides(corpus), *SMALL, f"outputs={outputs}", *overrides)
     try:
         train_here(cfg)

@@ -5,8 +5,8 @@ import hashlib
 import json
 import shutil
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
 import yaml
@@ -15,20 +15,16 @@ from tests.helpers.command import SHORT_SPEECH, SHRUNKEN, run_folders
 from tests.helpers.run_results import results
 
 TRAIN = [*SHRUNKEN, "logger=csv", "progress=false", "checkpoint_minutes=0.001"]
-ARMS = ["rnn=lstm,gru", "sweep=s"]
 COMMAND, ARM, BESIDE = "the command", "an arm", "one of two launchers"
 
 
-@dataclass(frozen=True)
-class Victim:
-    """A command that is killed.
-
-    arguments: of the command in the case's folder; watched: below that folder, where progress is seen; result: what
-    must be equal, by the case's folder; own_corpora: whether it generates its corpus itself; kills: what of it.
+class Victim(NamedTuple):
+    """A command that is killed: its words in the case's folder, where progress is seen below that, and what must be
+    equal. own_corpora: whether it generates its corpus itself; kills: what of it.
     """
 
     name: str
-    arguments: Callable[[Path], list[str]]
+    words: Callable[[Path], list[str]]
     watched: str
     result: Callable[[Path], object]
     own_corpora: bool = False
@@ -38,44 +34,37 @@ class Victim:
 def victims(trained: Path) -> list[Victim]:
     """All of them. trained: a finished run, of which those that decode take a copy."""
 
-    def own_run(folder: Path) -> str:
-        if not (copy := folder / "run").exists():
-            shutil.copytree(trained, copy)
-        return f"run={copy}"
+    def train(*more: str) -> Callable[[Path], list[str]]:
+        return lambda folder: ["src/train.py", *more, *TRAIN, f"outputs={folder}/outputs"]
 
-    beam = ["decoder=beam", "untrained=decode", "processes=2"]
+    def decode(*more: str) -> Callable[[Path], list[str]]:
+        def words(folder: Path) -> list[str]:
+            if not (copy := folder / "run").exists():
+                shutil.copytree(trained, copy)
+            return ["src/evaluate.py", *more, f"run={copy}", "decoder=beam", "untrained=decode", "processes=2"]
+
+        return words
+
+    sweep = train("-m", "rnn=lstm,gru", "sweep=s")
     return [
-        Victim("run", lambda f: ["src/train.py", *TRAIN, f"outputs={f}/outputs"], "outputs", runs),
-        Victim("sweep", lambda f: ["src/train.py", "-m", *TRAIN, *ARMS, f"outputs={f}/outputs"], "outputs", runs),
+        Victim("run", train(), "outputs", runs),
+        Victim("sweep", sweep, "outputs", runs),
+        Victim("arm of a sweep", sweep, "outputs", runs, kills=ARM),
+        Victim("two launchers", sweep, "outputs", runs, kills=BESIDE),
         Victim(
-            *("arm of a sweep", lambda f: ["src/train.py", "-m", *TRAIN, *ARMS, f"outputs={f}/outputs"]),
-            *("outputs", runs), kills=ARM,
+            "corpus generation", lambda folder: ["src/prepare.py", *SHORT_SPEECH, f"outputs={folder}/outputs"],
+            "corpora", lambda folder: digests(folder / "corpora", "**/*"), own_corpora=True,
         ),
         Victim(
-            *("two launchers", lambda f: ["src/train.py", "-m", *TRAIN, *ARMS, f"outputs={f}/outputs"]),
-            *("outputs", runs), kills=BESIDE,
+            "cache building", lambda folder: [*train()(folder), f"cache.root={folder}/cache"], "cache",
+            lambda folder: [digests(folder / "cache", "**/*"), runs(folder)],
         ),
+        Victim("evaluation", decode("decoder.beam_width=4"), "run", evaluations),
+        Victim("decoding of several widths", decode("-m", "decoder.beam_width=1,2,8"), "run/evaluations", evaluations),
         Victim(
-            *("corpus generation", lambda f: ["src/prepare.py", *SHORT_SPEECH, f"outputs={f}/outputs"]),
-            *("corpora", lambda f: digests(f / "corpora")), own_corpora=True,
-        ),
-        Victim(
-            "cache building",
-            lambda f: ["src/train.py", *TRAIN, "max_epochs=1", f"cache.root={f}/cache", f"outputs={f}/outputs"],
-            "cache", lambda f: [digests(f / "cache"), runs(f)],
-        ),
-        Victim(
-            "evaluation", lambda f: ["src/evaluate.py", own_run(f), *beam, "decoder.beam_width=4"], "run",
-            evaluations,
-        ),
-        Victim(
-            "decoding of several widths",
-            lambda f: ["src/evaluate.py", "-m", own_run(f), *beam, "decoder.beam_width=1,2,8"], "run/evaluations",
-            evaluations,
-        ),
-        Victim(
-            "language model", lambda f: ["src/lm.py", *SHORT_SPEECH, "lm.program=null", f"outputs={f}/outputs"],
-            "outputs", lambda f: digests(f / "outputs", ("*.arpa", "*.txt")),
+            "language model",
+            lambda folder: ["src/lm.py", *SHORT_SPEECH, "lm.program=null", f"outputs={folder}/outputs"],
+            "outputs", lambda folder: digests(folder / "outputs", "*.arpa", "*.txt"),
         ),
     ]  # fmt: skip
 
@@ -85,21 +74,17 @@ def runs(folder: Path) -> dict[str, object]:
     return {run.name: results(run) for run in run_folders(folder / "outputs")}
 
 
-def evaluations(folder: Path) -> dict[str, object]:
+def evaluations(folder: Path) -> dict[str, str]:
     """Log-probabilities, transcripts and rates to the byte."""
-    patterns = ("logprobs/*.npy", "evaluations/*.csv", "evaluations/*.txt", "evaluations/*.json")
-    return {**digests(folder / "run", patterns)}
+    return digests(folder / "run", "logprobs/*.npy", *(f"evaluations/*.{ending}" for ending in ("csv", "txt", "json")))
 
 
-def digests(folder: Path, patterns: tuple[str, ...] = ("**/*",)) -> dict[str, str]:
+def digests(folder: Path, *patterns: str) -> dict[str, str]:
     """SHA-256 of every file of a folder by its path there: but locks and indexes."""
     files = {path for pattern in patterns for path in folder.glob(pattern) if path.is_file()}
     names = {str(path.relative_to(folder)): path for path in files if path.suffix != ".lock"}
-    return {
-        name: hashlib.sha256(path.read_bytes()).hexdigest()
-        for name, path in names.items()
-        if not name.startswith("index/")
-    }
+    own = {name: path for name, path in names.items() if not name.startswith("index/")}
+    return {name: hashlib.sha256(path.read_bytes()).hexdigest() for name, path in own.items()}
 
 
 def half_files(folder: Path) -> list[str]:
@@ -122,14 +107,12 @@ def temporary(folder: Path) -> list[str]:
 
 def _whole_table(path: Path) -> None:
     with path.open(newline="", encoding="utf-8") as file:
-        widths = {len(row) for row in csv.reader(file)}
-    if len(widths) > 1:
-        raise ValueError("rows of several lengths")
+        if len({len(row) for row in csv.reader(file)}) > 1:
+            raise ValueError("rows of several lengths")
 
 
 READERS: dict[str, Callable[[Path], object]] = {
     ".json": lambda path: json.loads(path.read_text(encoding="utf-8")),
     ".yaml": lambda path: yaml.safe_load(path.read_text(encoding="utf-8")),
-    ".csv": _whole_table,
-    ".ckpt": lambda path: torch.load(path, weights_only=True),
-}
+    ".csv": _whole_table, ".ckpt": lambda path: torch.load(path, weights_only=True),
+}  # fmt: skip

@@ -11,8 +11,6 @@ import pytest
 from tests.test_architecture import FILES, SOURCE, imports, package
 
 REPOSITORY = SOURCE.parent
-ABOVE_ALL = ("commands", "scripts")
-"""Packages whose tests start commands, which may reach every other package by a name in a config."""
 READ_BY = {
     "conf": {"config", "commands", "components", "experiment", "training", "sweep", "publish", "papers"},
     "sweeps": {"commands", "publish", "papers", "sweep"},
@@ -23,42 +21,21 @@ READ_BY = {
 """Folders of tests that read files outside src/."""
 
 
-def changed_files(since: str | None) -> set[str]:
-    """Files that differ from commit `since`, and untracked ones. None: the upstream branch, or HEAD without one.
-
-    Raises ValueError for an unknown commit.
-    """
-    is_known = not _git("rev-parse", "-q", "--verify", f"{since or '@{upstream}'}^{{commit}}").returncode
-    if since and not is_known:
-        raise ValueError(f"--changed={since}: expected a commit")
-    base = since or ("@{upstream}" if is_known else "HEAD")
-    tracked, untracked = _git("diff", "--name-only", base), _git("ls-files", "--others", "--exclude-standard")
-    return {*tracked.stdout.splitlines(), *untracked.stdout.splitlines()}
+@cache
+def reached(since: str) -> frozenset[str] | None:
+    """Folders and files in tests/ that run for --changed=<since>, a commit; "": the upstream branch, or HEAD."""
+    base = since or "@{upstream}"
+    if _git("rev-parse", "-q", "--verify", f"{base}^{{commit}}").returncode:
+        if since:
+            raise pytest.UsageError(f"--changed={since}: expected a commit")
+        base = "HEAD"
+    listed = (_git("diff", "--name-only", base), _git("ls-files", "--others", "--exclude-standard"))
+    folders = touched_folders(name for one in listed for name in one.stdout.splitlines())
+    return None if folders is None else frozenset(folders)
 
 
 def _git(*words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(["git", *words], cwd=REPOSITORY, capture_output=True, text=True)
-
-
-@cache
-def importers() -> dict[str, set[str]]:
-    """For each package, the packages that import it."""
-    found: dict[str, set[str]] = {}
-    for module, path in FILES.items():
-        for _, imported in imports(ast.parse(path.read_text(encoding="utf-8")), module):
-            if (below := package(imported)) and (above := package(module)) and below != above:
-                found.setdefault(below, set()).add(above)
-    return found
-
-
-@cache
-def reached(since: str | None) -> frozenset[str] | None:
-    """Folders and files in tests/ that run for --changed. Raises pytest.UsageError for an unknown commit."""
-    try:
-        folders = touched_folders(changed_files(since))
-    except ValueError as error:
-        raise pytest.UsageError(str(error)) from None
-    return None if folders is None else frozenset(folders)
 
 
 def touched_folders(files: Iterable[str]) -> set[str] | None:
@@ -70,13 +47,9 @@ def touched_folders(files: Iterable[str]) -> set[str] | None:
     for name in files:
         parts = Path(name).parts
         if parts[0] == "src":
-            module = ".".join(Path(name).relative_to("src").with_suffix("").parts).removesuffix(".__init__")
-            room = package(module) or "scripts"
-            folders |= _close({room}) - {room}
-            if room == "components" and len(parts) > 4:
-                folders |= {f"components/{parts[3]}", "components/test_contracts.py"}
-            else:
-                folders.add(room)
+            room = package(".".join(Path(name).with_suffix("").parts[1:]).removesuffix(".__init__")) or "scripts"
+            one_group = {f"components/{parts[3]}", "components/test_contracts.py"} if len(parts) > 4 else {room}
+            folders |= _close(room) - {room} | (one_group if room == "components" else {room})
         elif parts[0] == "tests" and len(parts) > 2 and parts[1] != "helpers":
             folders.add("/".join(parts[1:]) if parts[-1].startswith("test_") else "/".join(parts[1:-1]))
         elif parts[0] in READ_BY:
@@ -86,12 +59,22 @@ def touched_folders(files: Iterable[str]) -> set[str] | None:
     return folders
 
 
-def _close(rooms: set[str]) -> set[str]:
-    """The packages, all that import them, and those that start commands."""
-    closed = {*rooms, *ABOVE_ALL}
-    while more := set().union(*(importers().get(room, set()) for room in closed)) - closed:
-        closed |= more
+@cache
+def _close(room: str) -> set[str]:
+    """A package, all that import it, and those whose tests start commands, which reach others by a name in a config."""
+    closed, before = {room, "commands", "scripts"}, set[str]()
+    while closed != before:
+        before = {*closed}
+        closed |= {above for above, below in _imports() if below in before}
     return closed
+
+
+@cache
+def _imports() -> set[tuple[str, str]]:
+    """The pairs of a package and one that it imports."""
+    files = ((module, ast.parse(path.read_text(encoding="utf-8"))) for module, path in FILES.items())
+    pairs = {(package(module), package(name)) for module, tree in files for _, name in imports(tree, module)}
+    return {(above, below) for above, below in pairs if above and below}
 
 
 def is_touched(path: Path, folders: frozenset[str] | None) -> bool:

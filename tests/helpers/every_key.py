@@ -1,28 +1,12 @@
 """Every key of the composed config and every option of its groups, found in conf/, and how each is made to act.
 
 Numbers are halved, switches flipped and checksums zeroed. What cannot be guessed is in tests/knobs.yaml, by option
-(`config` for conf/config.yaml):
+(`config` for conf/config.yaml) and key as its file has it, dotted: the value that it is turned to, or several of `to`:
+that value; `beside`: overrides without which the key has nothing to do; `refused`: words of the error that refuses one
+of the values; `rounds`: sums may be taken in another order. `<name>` is a file or folder of layouts.write_layouts.
 
-    data=kaldi:
-      beside: [data.root=<kaldi>, max_epochs=1]
-      train: data/dev
-      ending: {to: opus, refused: opus}
-      buckets: {to: 2, beside: [batch.size=1]}
-
-Each line names a key as its file has it, dotted (`test.0` for an entry of a list), and gives the value that it is
-turned to, or several of
-
-- to: that value, where half of a number or the opposite of a switch is not allowed or does nothing;
-- beside: overrides without which the key has nothing to do;
-- refused: words of the error that refuses one of the two values, where that is the effect;
-- rounds: true where sums may be taken in another order.
-
-`<name>` stands for a file or folder that layouts.write_layouts leaves. Three names are not keys:
-
-- beside: the overrides that the option and each of its keys are turned beside; among them another corpus, where the
-  tones of the tests will not do (an alphabet without Latin letters is turned beside data=synthetic in its language);
-- itself: how the option is made to act, where another choice of the group is not enough;
-- exempt: properties that a contract test asks of the options of a group and that this one has not, with the reason.
+Three names are no keys. beside: the overrides that the option and all its keys are turned beside; itself: how the
+option is made to act, where another choice is not enough; exempt: properties of its group that it has not, and why.
 """
 
 import functools

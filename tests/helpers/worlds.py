@@ -9,15 +9,12 @@ from asr_verdicts.statistics.sample import Sample
 
 @dataclass(frozen=True)
 class World:
-    """How arms, runs and speakers differ; everything as a fraction of the words.
+    """How arms, runs and speakers differ, as fractions of the words.
 
-    seeds: standard deviation of a run's rate over seeds, by arm, the last one for all others. Arm 0 is the baseline.
-    effects: how much worse each arm is than the baseline, by arm, 0 for all others. speakers: of the test set, each
-    with about `words` words. arm_speaker, run_speaker: standard deviation of how an arm and a run suit a speaker.
-    diverged, fails: shares of the runs, by arm, with a rate of 100 %, and with twice the rate. carried: how unequally
-    speakers carry the errors, the σ of a log-normal. relative: effects and all deviations are factors, 0.2 is 20 %
-    more. shared: share of the luck of a run (a variance) that all arms have in common, as decoders of the same models
-    do. start: standard deviation of what all runs of an arm share, as those that were trained from one checkpoint.
+    By arm, the last for all others: seeds, the standard deviation of a run's rate; diverged and fails, the shares of
+    runs with 100 % and with twice the rate. effects: what is added to an arm's rate. arm_speaker, run_speaker: standard
+    deviation of how they suit a speaker. carried: the log-normal σ of the speakers. relative: all these are factors.
+    shared: the variance of a run's luck that all arms have in common; start: deviation that all runs of an arm share.
     """
 
     seeds: tuple[float, ...] = (0.02,)

@@ -3,11 +3,8 @@
 from collections.abc import Iterator
 from contextlib import ExitStack
 from functools import partial
-from typing import Any
 
-import numpy as np
 import pytest
-import torch
 
 from asr_benchmarks.frameworks.network import Network
 from asr_benchmarks.lstm.agreement import Agreement, Expected
@@ -55,39 +52,3 @@ def test_cross_entropy_is_of_the_last_frame(name: str, processes: dict[str, Work
         measured = agreement(name, network, processes)
         assert max(measured.logits, measured.loss) < 1e-6
         assert measured.decrease == pytest.approx(decrease(network), rel=0.01)
-
-
-class JaxCTC:
-    """For a Worker: a process that has imported JAX must not be forked, as this one is by other tests."""
-
-    def each_and_gradient(self, logits: np.ndarray, lengths: np.ndarray, labels: np.ndarray) -> Any:
-        import jax
-
-        from asr_benchmarks.frameworks.jax_lax import ctc
-
-        whole: Any = (lengths.astype(np.int32), labels.astype(np.int32))
-
-        def total(x: Any) -> Any:
-            each = ctc(jax.nn.log_softmax(x), *whole)
-            return each.sum(), each
-
-        gradient, each = jax.grad(total, has_aux=True)(logits)
-        return np.asarray(each), np.asarray(gradient)
-
-
-def test_jaxs_ctc_is_torchs_with_gradients(processes: dict[str, Worker]) -> None:
-    generator = np.random.default_rng(0)
-    logits = generator.standard_normal((3, 11, 5)).astype(np.float32)
-    lengths, labels = np.array([11, 8, 6]), np.array([[1, 1, 2], [3, 4, 3], [2, 2, 2]])
-    theirs = torch.from_numpy(logits).requires_grad_()
-    counts = torch.full((3,), 3)
-    log_probs = theirs.log_softmax(dim=-1).transpose(0, 1)
-    nats = torch.nn.functional.ctc_loss(
-        log_probs, torch.from_numpy(labels), torch.from_numpy(lengths), counts, reduction="none"
-    )
-    nats.sum().backward()
-    processes["jax_scan"].call("begin", JaxCTC)
-    each, gradient = processes["jax_scan"].call("each_and_gradient", logits, lengths, labels)
-    np.testing.assert_allclose(each, nats.detach().numpy(), rtol=1e-5)
-    assert theirs.grad is not None
-    np.testing.assert_allclose(gradient, theirs.grad.numpy(), atol=1e-5)

@@ -4,7 +4,6 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 
 import pytest
-import torch
 
 from asr_benchmarks.networks import measure
 from asr_benchmarks.worker import Worker
@@ -40,14 +39,3 @@ def test_all_frameworks_give_the_same_outputs_and_losses(name: str, processes: d
     for framework, worker in processes.items():
         gives_the_same(reference, worker, framework, name)
     assert len(reference.first) == 1
-
-
-@pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a GPU")
-@pytest.mark.parametrize("framework", FRAMEWORKS)
-def test_a_gpu_that_a_framework_has_not_is_a_note(framework: str) -> None:
-    variant = measure.Variant(network("fcn5", shrink=256), framework, "gpu", None, 4)
-    notes: list[str] = []
-    frameworks = {framework: configured("framework", framework)}
-    assert measure.measure_variants([variant], frameworks, measure.Reference(False), 0, notes, steps=1, warmup=0) == []
-    (note,) = notes
-    assert note.startswith(f"fcn5 {framework}, GPU, 4 samples not measured: ")

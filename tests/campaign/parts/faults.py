@@ -3,7 +3,7 @@
 from asr_ablations.tools.files import REPOSITORY
 from tests.campaign.fault_places import draw
 from tests.campaign.part import Context, Report
-from tests.campaign.planted_faults import CAUGHT, COLUMNS, HANG, described, measure, prove, read_record, table
+from tests.campaign.planted_faults import COLUMNS, measure, read_record, survivors, table
 
 NAME = "faults"
 DESCRIPTION = "small faults planted in the source one at a time, and how many of them the tests catch"
@@ -16,13 +16,11 @@ def run(context: Context) -> Report:
     record = context.folder / "faults.jsonl"
     try:
         measure(REPOSITORY, context.while_time(draw(REPOSITORY, FAULTS, context.seed), FAULTS), record, processes=1)
-        prove(REPOSITORY, record)
     finally:
         report.cases = read_record(record)
-        report.rows = table(report.cases)
-        survivors = [described(line) for line in report.cases if line["outcome"] not in (CAUGHT, HANG)]
+        report.rows, missed = table(report.cases), survivors(report.cases)
         report.count("faults", len(report.cases))
-        report.count("not caught", len(survivors))
-        if len(survivors) > (1 - EXPECTED) * len(report.cases):
-            report.failures = survivors
+        report.count("not caught", len(missed))
+        if len(missed) > (1 - EXPECTED) * len(report.cases):
+            report.failures = missed
     return report

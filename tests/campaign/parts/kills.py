@@ -4,10 +4,9 @@ import random
 import shutil
 from collections import Counter
 from pathlib import Path
-from signal import Signals
 
 from tests.campaign.commands import adopt_orphans, environment, run_command
-from tests.campaign.killing import EQUAL, NOT_KILLED, Killer, Undisturbed, drawn
+from tests.campaign.killing import EQUAL, NOT_KILLED, Undisturbed, drawn, kill, undisturbed
 from tests.campaign.part import Context, Report
 from tests.campaign.victims import TRAIN, victims
 
@@ -23,7 +22,6 @@ def run(context: Context) -> Report:
     report = context.report("killed", "cases", *COLUMNS)
     work = context.folder / "work"
     work.mkdir(parents=True)
-    killer = Killer(work / "corpora")
     known: dict[str, Undisturbed] = {}
     tally: dict[str, Counter[str]] = {}
     kinds = victims(trained(work))
@@ -31,13 +29,13 @@ def run(context: Context) -> Report:
         for number in context.while_time(range(CASES), CASES):
             victim = kinds[number % len(kinds)]
             if victim.name not in known:
-                known[victim.name] = killer.undisturbed(victim, work / f"undisturbed-{len(known)}")
+                known[victim.name] = undisturbed(victim, work / f"undisturbed-{len(known)}", work / "corpora")
             generator = random.Random(f"{context.seed}-{number}")
             moment = drawn(generator, number // len(kinds), known[victim.name])
             folder = work / f"case-{number}"
-            ended = killer.kill(victim, folder, moment, known[victim.name], generator)
+            ended = kill(victim, folder, work / "corpora", moment, known[victim.name], generator)
             outcome = ended if ended in (EQUAL, NOT_KILLED) else "failed"
-            tally.setdefault(victim.name, Counter()).update((outcome, Signals(moment.signal).name))
+            tally.setdefault(victim.name, Counter()).update((outcome, moment.signal.name))
             report.count(outcome)
             if outcome == "failed":
                 report.failures.append(f"case-{number}, {victim.name}, {moment}: {ended}")

@@ -20,7 +20,7 @@ def run(context: Context) -> Report:
     blocks = [(block, name) for block in range(BLOCKS) for name in SETTINGS]
     try:
         for block, name in context.while_time(blocks, len(blocks)):
-            ends[name].add(simulate(SETTINGS[name], BLOCK, (context.seed, block)))
+            simulate(SETTINGS[name], BLOCK, (context.seed, block), ends[name])
     finally:
         for name, found in ends.items():
             if found.sweeps:

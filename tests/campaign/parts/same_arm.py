@@ -39,14 +39,19 @@ def run(context: Context) -> Report:
     for name, sample in samples(context.runs).items():
         half = len(sample.rates) // 2
         generator = np.random.default_rng((context.seed, 0))
-        found = dict.fromkeys(ways(half), 0)
-        splits = 0
+        counts, splits = dict.fromkeys(ways(half), 0), 0
         for _ in context.while_time(range(SPLITS), SPLITS):
             drawn, splits = generator.permutation(len(sample.rates)), splits + 1
             for way, looks in ways(half).items():
-                found[way] += called_different(sample, drawn[:half], drawn[half : 2 * half], looks)
-        for way, count in found.items():
-            add(report, name, way, half, 100 * count / splits, splits)
+                counts[way] += called_different(sample, drawn[:half], drawn[half : 2 * half], looks)
+        report.count("splits", splits * len(counts))
+        error = 100 * sqrt(ALPHA * (1 - ALPHA) / splits)  # a lower bound: splits of the same runs are not independent
+        for way, count in counts.items():
+            percent = 100 * count / splits
+            report.rows.append([name, way, str(half), str(splits), f"{percent:.1f}", f"{error:.1f}"])
+            if percent > 100 * ALPHA + ALLOWED + 3 * error:
+                line = f"{name}, {way}: {percent:.1f} % called different, expected at most {100 * ALPHA:g}"
+                report.failures.append(line)
     return report
 
 
@@ -55,9 +60,8 @@ def samples(folder: Path) -> dict[str, Sample]:
     arms = assign(load([folder]), Options()).layout.arms
     runs = len(arms[0].results) if len(arms) == 1 else 0
     if runs < FEWEST:
-        raise UsageError(
-            f"--runs {folder}: {len(arms)} arms, {runs} runs: expected one arm with {FEWEST} seeds or more"
-        )
+        text = f"{len(arms)} arms, {runs} runs: expected one arm with {FEWEST} seeds or more"
+        raise UsageError(f"--runs {folder}: {text}")
     sets = sorted({row["set"] for run in arms[0].runs for row in run.utterances})
     return {name: measure_set(arms, arms[0], name, "wer").samples[arms[0].name] for name in sets}
 
@@ -65,11 +69,10 @@ def samples(folder: Path) -> dict[str, Sample]:
 def ways(half: int) -> dict[str, Sequence[tuple[int, Procedure]]]:
     """The looks of each kind of verdict: runs of a half, and the test at that look."""
     looks = planned_looks(half)
+    planned = [(runs, GroupSequential(looks, number, ALPHA)) for number, runs in enumerate(looks)]
     return {
         "at all runs": [(half, FixedLength())],
-        f"at looks of {', '.join(map(str, looks))}": [
-            (runs, GroupSequential(looks, number, ALPHA)) for number, runs in enumerate(looks)
-        ],
+        f"at looks of {', '.join(map(str, looks))}": planned,
         "after every run": [(runs, ANYTIME) for runs in range(3, half + 1)],
     }
 
@@ -82,14 +85,3 @@ def called_different(sample: Sample, one: Runs, other: Runs, looks: Sequence[tup
         if procedure.p(estimate) < ALPHA:
             return True
     return False
-
-
-def add(report: Report, name: str, way: str, half: int, percent: float, splits: int) -> None:
-    """A row, and a failure above what is allowed by more than three standard errors. Splits of the same runs are not
-    independent: the error is a lower bound.
-    """
-    error = 100 * sqrt(ALPHA * (1 - ALPHA) / splits)
-    report.rows.append([name, way, str(half), str(splits), f"{percent:.1f}", f"{error:.1f}"])
-    report.count("splits", splits)
-    if percent > 100 * ALPHA + ALLOWED + 3 * error:
-        report.failures.append(f"{name}, {way}: {percent:.1f} % called different, expected at most {100 * ALPHA:g}")
