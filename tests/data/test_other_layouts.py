@@ -139,18 +139,16 @@ def test_tables_of_several_languages_are_told_apart(tmp_path: Path) -> None:
     assert [u.text for u in both.read_set("train")] == ["en", "pl"]
 
 
-REFUSED_TABLES: list[tuple[tuple[str, ...], str]] = [
-    (("client_id\tpath\ttext", "abc\ta.mp3\tOne"), "train.tsv:1: no column sentence: expected Common Voice's columns"),
-    ((HEADER,), "no utterances in "),
-]
-FAULTY_LINES: list[tuple[str, str]] = [
-    ("abc\ta.mp3\tOne", "wrong number of columns: expected 4, found 3"),
-    ("abc\tb.mp3\tOne\t2", "missing file: "),
-    ("abc\t\tOne\t2", "unreadable audio: "),
-]
-
-
-@pytest.mark.parametrize(("lines", "message"), REFUSED_TABLES)
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        (
+            ("client_id\tpath\ttext", "abc\ta.mp3\tOne"),
+            "train.tsv:1: no column sentence: expected Common Voice's columns",
+        ),
+        ((HEADER,), "no utterances in "),
+    ],
+)
 def test_a_wrong_table_of_common_voice_is_one_line(tmp_path: Path, lines: tuple[str, ...], message: str) -> None:
     with pytest.raises(UsageError) as error:
         read(common_voice(tmp_path, *lines))
@@ -158,7 +156,14 @@ def test_a_wrong_table_of_common_voice_is_one_line(tmp_path: Path, lines: tuple[
     assert "\n" not in str(error.value)
 
 
-@pytest.mark.parametrize(("line", "fault"), FAULTY_LINES)
+@pytest.mark.parametrize(
+    ("line", "fault"),
+    [
+        ("abc\ta.mp3\tOne", "wrong number of columns: expected 4, found 3"),
+        ("abc\tb.mp3\tOne\t2", "missing file: "),
+        ("abc\t\tOne\t2", "unreadable audio: "),
+    ],
+)
 def test_a_wrong_line_of_common_voice_is_a_fault(tmp_path: Path, line: str, fault: str) -> None:
     sound, bad = read(common_voice(tmp_path, HEADER, "abc\ta.mp3\tOne\t2", line))
     assert sound.fault == ""
@@ -222,20 +227,20 @@ def test_without_speakers_a_recordings_cuts_are_one_unit(tmp_path: Path) -> None
     assert named.train == ["train"], "both extensions are no part of the name"
 
 
-FAULTY_CUTS: list[tuple[dict[str, Any], str]] = [
-    ({"type": "MixedCut"}, "wrong type of cut: expected MonoCut, found MixedCut"),
-    ({"recording": None}, "no recording: the cut has only features"),
-    ({"supervisions": [{}, {}]}, "wrong number of supervisions: expected 1 (trim_to_supervisions), found 2"),
-    ({"recording.sources.0.type": "command"}, "wrong source: expected a file, found command"),
-    ({"recording.transforms": [{"name": "Speed", "kwargs": {"factor": 0.9}}]}, "transformed recording: Speed"),
-    ({"start": -1.0}, "wrong times: expected start and duration in seconds, found -1.0 and 3.0"),
-    ({"start": 2.0}, "beyond the end: "),
-    ({"channel": 7}, "wrong channel: the recording has no channel 7"),
-    ({"recording": {"id": "call"}}, "not a valid Lhotse cut: KeyError: 'sources'"),
-]
-
-
-@pytest.mark.parametrize(("changes", "fault"), FAULTY_CUTS)
+@pytest.mark.parametrize(
+    ("changes", "fault"),
+    [
+        ({"type": "MixedCut"}, "wrong type of cut: expected MonoCut, found MixedCut"),
+        ({"recording": None}, "no recording: the cut has only features"),
+        ({"supervisions": [{}, {}]}, "wrong number of supervisions: expected 1 (trim_to_supervisions), found 2"),
+        ({"recording.sources.0.type": "command"}, "wrong source: expected a file, found command"),
+        ({"recording.transforms": [{"name": "Speed", "kwargs": {"factor": 0.9}}]}, "transformed recording: Speed"),
+        ({"start": -1.0}, "wrong times: expected start and duration in seconds, found -1.0 and 3.0"),
+        ({"start": 2.0}, "beyond the end: "),
+        ({"channel": 7}, "wrong channel: the recording has no channel 7"),
+        ({"recording": {"id": "call"}}, "not a valid Lhotse cut: KeyError: 'sources'"),
+    ],
+)
 def test_a_cut_that_cannot_be_used_is_a_fault(tmp_path: Path, changes: dict[str, Any], fault: str) -> None:
     sound, bad = read(lhotse(tmp_path, a_cut(tmp_path, {"id": "good"}), a_cut(tmp_path, changes)))
     assert sound.fault == ""
@@ -317,18 +322,25 @@ def write_metadata(name: str, text: str) -> Callable[[Path, list[Utterance]], No
     return write
 
 
-BAD_FOLDERS: list[tuple[Callable[[Path, list[Utterance]], None], dict[str, Any], str]] = [
-    (lambda root, files: None, {}, "train is missing: expected a folder of save_to_disk or .*src/prepare.py data=hugg"),
-    (lose_a_shard, {}, "data: 1 of 2 Parquet files of train: expected all"),
-    (lambda root, files: write_parquet(root / "train.parquet", files), {"text_column": "sentence"},
-     "train.parquet: no column sentence: expected one of audio, speaker_id, text"),
-    (lambda root, files: (root / "train.parquet").write_bytes(b"PAR1"), {}, "cannot read .*train.parquet: "),
-    (write_metadata("state.json", "[]"), {}, "state.json: expected what save_to_disk writes: TypeError"),
-    (write_metadata("metadata.jsonl", "[1]\n"), {}, "metadata.jsonl: expected a table with a header, or JSON "),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("make", "options", "message"), BAD_FOLDERS)
+@pytest.mark.parametrize(
+    ("make", "options", "message"),
+    [
+        (
+            lambda root, files: None,
+            {},
+            "train is missing: expected a folder of save_to_disk or .*src/prepare.py data=hugg",
+        ),
+        (lose_a_shard, {}, "data: 1 of 2 Parquet files of train: expected all"),
+        (
+            lambda root, files: write_parquet(root / "train.parquet", files),
+            {"text_column": "sentence"},
+            "train.parquet: no column sentence: expected one of audio, speaker_id, text",
+        ),
+        (lambda root, files: (root / "train.parquet").write_bytes(b"PAR1"), {}, "cannot read .*train.parquet: "),
+        (write_metadata("state.json", "[]"), {}, "state.json: expected what save_to_disk writes: TypeError"),
+        (write_metadata("metadata.jsonl", "[1]\n"), {}, "metadata.jsonl: expected a table with a header, or JSON "),
+    ],
+)
 def test_a_folder_of_datasets_that_cannot_be_read_is_one_line(
     make: Callable[[Path, list[Utterance]], None],
     options: dict[str, Any],
