@@ -5,19 +5,7 @@ import math
 import pytest
 import torch
 
-from asr_ablations.components.model.attention import RelativeAttention, align, encode
-
-
-@pytest.mark.parametrize("frames", [1, 2, 3, 7, 20])
-def test_scores_by_distance_become_scores_by_key(frames: int) -> None:
-    """Each score names its row and its distance."""
-    distances = torch.arange(frames, -frames, -1)
-    row, distance = align(
-        torch.stack([torch.arange(frames)[:, None].expand(-1, 2 * frames), distances.expand(frames, -1)])
-    )
-    query, key = torch.meshgrid(torch.arange(frames), torch.arange(frames), indexing="ij")
-    assert torch.equal(row, query)
-    assert torch.equal(distance, query - key)
+from asr_ablations.components.model.attention import RelativeAttention, encode
 
 
 def test_encodings_are_sines_and_cosines_of_the_distance() -> None:

@@ -6,7 +6,6 @@ import pytest
 import torch
 from torch import nn
 
-from asr_ablations.components.model.wav2vec2 import ChannelNorm
 from asr_ablations.config.build import build
 from asr_ablations.training.assembly import assemble
 from asr_verdicts.errors import UsageError
@@ -21,8 +20,6 @@ EXTRACTORS = (
 """As in base and large models."""
 LENGTHS = torch.tensor([9000, 0, 399, 5000, 400])
 
-every_encoder = pytest.mark.parametrize(("name", "extractor"), [(n, e) for n in NAMES for e in EXTRACTORS])
-
 
 def encoder(*overrides: str) -> Any:
     torch.manual_seed(0)
@@ -36,7 +33,7 @@ def samples(lengths: torch.Tensor = LENGTHS) -> torch.Tensor:
     return x * (torch.arange(x.shape[1]) < lengths[:, None])[..., None]
 
 
-@every_encoder
+@pytest.mark.parametrize(("name", "extractor"), [(n, e) for n in NAMES for e in EXTRACTORS])
 def test_each_utterance_is_as_torchaudio_computes_it_alone(name: str, extractor: tuple[str, ...]) -> None:
     """torchaudio.models' forward pass without padding is the reference; ours has the utterance in a padded batch."""
     network, x = encoder(f"model={name}", *SMALL, *extractor).eval(), samples()
@@ -48,16 +45,6 @@ def test_each_utterance_is_as_torchaudio_computes_it_alone(name: str, extractor:
             expected, _ = network.encoder(x[row : row + 1, :length, 0])
             torch.testing.assert_close(logits[row, :frames], network.output(expected[0]), atol=2e-5, rtol=1e-4)
     assert lengths.tolist() == [27, 0, 0, 15, 1]
-
-
-def test_group_norm_of_a_padded_batch_is_that_of_each_utterance() -> None:
-    norm, x, lengths = ChannelNorm(6, 6), 3 + torch.randn(3, 6, 20), torch.tensor([20, 7, 2])
-    norm.weight.data.normal_()
-    norm.bias.data.normal_()
-    together, plain = norm(x, lengths), nn.GroupNorm(6, 6)
-    plain.load_state_dict(norm.state_dict())
-    for row, length in enumerate(lengths.tolist()):
-        torch.testing.assert_close(together[row, :, :length], plain(x[row : row + 1, :, :length])[0])
 
 
 MASKED = ("model.masks.time_masks=3", "model.masks.frequency_masks=1", "model.masks.frequency_width=8", "dropout=0")
@@ -78,19 +65,6 @@ def test_masks_depend_on_seed_epoch_and_utterance_alone() -> None:
         assert not torch.allclose(changed, first, atol=1e-4)
     one, two = masked(["a"], [0], (1, 2))
     torch.testing.assert_close([one, two], [first, masked(["a"], [0], (2,))[0]], atol=1e-5, rtol=1e-4)
-
-
-def test_masks_hide_what_stands_below_them_in_one_pass() -> None:
-    """All frames masked: only padding is left, and every frame but for its position is the same."""
-    everything = ("model.masks.frequency_masks=60", "model.masks.frequency_width=16", "dropout=0")
-    network = encoder("model=hubert", *SMALL, *everything).train()
-    hidden = []
-    for x in (samples(), 5 * samples().flip(1)):
-        network.mask_next_pass(list("abcde"), (0,), 0)
-        hidden.append(network(x, LENGTHS)[0][0])
-    assert torch.equal(*hidden)
-    assert not torch.equal(network(samples(), LENGTHS)[0][0], hidden[0])  # the next pass is not masked
-    assert not torch.equal(network.eval()(samples(), LENGTHS)[0][0], hidden[0])
 
 
 def test_a_skipped_layer_changes_nothing_and_gets_gradients_of_zero() -> None:
@@ -119,40 +93,24 @@ def test_a_skipped_layer_changes_nothing_and_gets_gradients_of_zero() -> None:
         assert "rel_attn_embed" in name or not weights.grad.any()  # all layers share the embedding of distances
 
 
-@pytest.mark.parametrize(
-    ("word", "message"),
-    [
+def test_what_cannot_be_is_refused_in_one_line() -> None:
+    for word, message in (
         ("model.heads=3", r"model\.heads=3: expected a divisor of width=16"),
         ("model.extractor_norm=batch", r"model\.extractor_norm=batch: expected group, layer"),
         ("model.convolutions=[[4,3]]", r"model\.convolutions=\[4, 3\]: expected \[channels, kernel, stride\]"),
         ("model.relative_positions={buckets: 8}", r"model\.relative_positions=.*: expected null, or \{buckets"),
-        (
-            "model.relative_positions={buckets: 80, max_distance: 20}",
-            r"max_distance=20: expected a whole number from 21",
-        ),
+        ("model.relative_positions={buckets: 80, max_distance: 20}", "max_distance=20: expected .* from 21"),
         ("model.layer_drop=1", r"model\.layer_drop=1: expected a number from 0 to below 1"),
-        ("model.masks.time_masks=-1", r"model\.masks\.time_masks=-1: expected a whole number from 0"),
-        (
-            "model.masks={time_masks: 1, frequency_width: 17}",
-            r"model\.masks\.frequency_width=17: expected .* from 0 to 16",
-        ),
+        ("model.masks={time_masks: 1, frequency_width: 17}", r"frequency_width=17: expected .* from 0 to 16"),
         ("model.norm_first=1", r"model\.norm_first=1: expected true or false"),
-    ],
-)
-def test_a_wrong_value_is_refused_in_one_line(word: str, message: str) -> None:
-    with pytest.raises(UsageError, match=message):
-        encoder("model=wav2vec2", *SMALL, word)
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
+    ):
+        with pytest.raises(UsageError, match=message):
+            encoder("model=wav2vec2", *SMALL, word)
+    for words, message in (
         (["features=logmel40"], "reads samples, not frames of 40 values: features=waveform"),
         (["augment=specaugment"], "features=waveform: augment would change samples"),
         (["order=chunked", "loss=framewise"], "order=chunked: it cuts feature frames"),
         (["loss=cr_ctc"], "both views of an utterance would be equal"),
-    ],
-)
-def test_what_needs_frames_is_refused_in_one_line(words: list[str], message: str) -> None:
-    with pytest.raises(UsageError, match=message):
-        assemble(compose("model=wav2vec2", *SMALL, *words), standing_corpus())
+    ):
+        with pytest.raises(UsageError, match=message):
+            assemble(compose("model=wav2vec2", *SMALL, *words), standing_corpus())
