@@ -11,16 +11,11 @@ from rich.console import Console
 from scipy import stats
 
 from asr_ablations.comparison.derived_tables import Hyperparameter, hyperparameters, loss_against_wer, noise_sources
-from asr_ablations.comparison.training_times import (
-    COLUMN,
-    Scaling,
-    device,
-    epoch_times,
-    processes,
-    scaling,
-)
+from asr_ablations.comparison.training_times import COLUMN, Scaling, device, epoch_times, processes, scaling
+from asr_ablations.report.figures import write_figures
 from asr_ablations.report.training_report import report_comparison, search_section
 from asr_ablations.tools.typed_json import parse
+from asr_verdicts import plotting
 from asr_verdicts.arms import Arm
 from asr_verdicts.comparison import Comparison, compare
 from asr_verdicts.design import Options
@@ -48,23 +43,18 @@ def arms(losses: list[float], rates: list[float]) -> list[Arm]:
     return [Arm("a", runs[:2]), Arm("b", runs[2:])]
 
 
-def test_the_last_weights_over_all_runs_of_all_arms() -> None:
+def test_the_correlation_of_losses_and_rates_over_all_runs() -> None:
     last, _ = loss_against_wer(arms(LOSSES, RATES), ["dev", "test"])
     assert last.name == "last weights, WER on test"
     assert [(point.arm, point.loss, point.wer) for point in last.points[1:3]] == [("a", 0.5, 0.22), ("b", 0.7, 0.30)]
-    assert last.correlation is not None
     assert last.correlation.value == pytest.approx(stats.spearmanr(LOSSES, RATES).statistic)
     assert last.correlation.n == 5
     few, _ = loss_against_wer(arms([*LOSSES[:3]], RATES[:3]), ["test"])
     assert (len(few.points), few.correlation) == (3, None)
-
-
-def test_the_lowest_of_all_validations_and_no_ranks_over_different_losses() -> None:
-    """The lowest loss of these runs is 0.1 above their WER, so that the ranks are the same."""
+    # the lowest loss of these runs is 0.1 above their WER, so that the ranks are the same
     *_, best = loss_against_wer(arms(LOSSES, RATES), ["test"])
     assert [point.loss for point in best.points] == pytest.approx([0.1 + wer for wer in RATES])
     assert [point.wer for point in best.points] == [wer / 2 for wer in RATES]
-    assert best.correlation is not None
     assert best.correlation.value == pytest.approx(1)
     runs = [run(0.9, 0.3), *(run(loss, 0.2, "losses.Framewise") for loss in LOSSES)]
     assert loss_against_wer([Arm("a", runs)], ["test"]) == []
@@ -110,13 +100,18 @@ def of_factor(arms: list[Arm], factor: list[str]) -> Comparison:
     return replace(whole, arms=arms, design=replace(design, layout=replace(design.layout, factor=factor)))
 
 
-def test_what_was_tried_stands_by_key_with_the_best(tmp_path: Path) -> None:
+def test_what_was_tried_stands_by_key_with_the_best(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A key with one value in all runs has nothing to show, and only what a search proposed counts."""
+    monkeypatch.setattr(plotting, "FORMATS", {"svg": plotting.FORMATS["svg"]})
     tried = searched(tmp_path)
     assert hyperparameters(of_factor(tried, FACTOR)) == [
         Hyperparameter("optimizer.lr", [0.001, 0.003, 0.01], [0.4, 0.2, 0.3], 1, logarithmic=True),
         Hyperparameter("width", [64.0, 128.0, 64.0], [0.4, 0.2, 0.3], 1, logarithmic=False),
     ]
+    (figure,) = write_figures(of_factor(tried, FACTOR), tmp_path, ["search"])
+    assert all(
+        f">{label}<" in figure.read_text() for label in ("optimizer.lr", "width", "best: 20.0 %", "0.003", "128")
+    )
     first, *others = tried
     declared = replace(first, runs=[replace(run, searched=False) for run in first.runs])
     assert [one.rates for one in hyperparameters(of_factor([declared, *others], ["width"]))] == [[0.2, 0.3]]
@@ -184,7 +179,7 @@ def test_the_published_epochs() -> None:
     assert {(row.series, row.device, row.batch, row.deviation) for row in rows} == {("", "GPU", "16 utterances", None)}
 
 
-def test_a_series_for_each_of_what_else_differs() -> None:
+def test_a_series_for_each_of_what_else_differs_and_a_batch_that_shrinks() -> None:
     """Ambroszczyk2019 tables 2.1 and 2.2 are of one precision each: their speed-ups are their own."""
     rows = rows_of(
         scaling_run(135, precision=32),
@@ -196,10 +191,7 @@ def test_a_series_for_each_of_what_else_differs() -> None:
         ("precision=32", 1), ("precision=32", 2), ("precision=16", 1), ("precision=16", 2),
     ]  # fmt: skip
     assert [row.speed_up.value for row in rows] == pytest.approx([1, 135 / 75, 1, 119 / 56])
-
-
-def test_a_batch_that_shrinks_with_the_processes_is_told() -> None:
-    """Strong scaling: the runs differ in the batch of a process, too."""
+    # strong scaling: the runs differ in the batch of a process, too
     shrunk = scaling_run(6, ranks=2, batch={"size": 8, "seconds": None})
     rows = rows_of(scaling_run(10), shrunk)
     assert [row.batch for row in rows] == ["16 utterances", "8 utterances"]
@@ -226,7 +218,6 @@ def test_sources_of_noise_are_shares_of_the_variance_of_all_together() -> None:
     changes = {"all": "nothing", "order": "seeds.init=0 seeds.dropout=0"}
     whole, order = noise_sources(changing(arms, changes))
     assert whole.share is None
-    assert order.share is not None
     assert order.share.value == pytest.approx((order.deviation / whole.deviation) ** 2)
     assert order.share.low == pytest.approx(order.share.value / stats.f.ppf(0.975, 7, 7))
     assert order.share.high == pytest.approx(order.share.value / stats.f.ppf(0.025, 7, 7))

@@ -32,28 +32,22 @@ def write(folder: Path, norms: list[float]) -> None:
     (folder / "losses.csv").write_text(f"batch,loss,gradient_norm\n{rows}")
 
 
-def test_the_largest_norm_stands_with_its_step_and_where_the_run_diverged(exploding: Comparison) -> None:
+def test_the_largest_norm_stands_with_its_step_and_where_the_run_diverged(
+    exploding: Comparison, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Of the finite norms 1, 2, 3, 4 and 1e6 the median is 3; the 95th percentile lies a fifth before the last."""
     quiet, loud = gradients(exploding.arms)
     assert (quiet.median, quiet.high, quiet.largest, quiet.largest_at, quiet.diverged_at) == (0.5, 0.5, 0.5, 1, None)
     assert (loud.steps, loud.median, loud.largest, loud.largest_at) == (7, 3.0, 1e6, 5)
     assert (loud.not_finite, loud.diverged_at) == (2, 7)
     assert loud.high == pytest.approx(4 + 0.8 * (1e6 - 4))
-
-
-def test_the_table_and_the_figure_show_it(
-    exploding: Comparison, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
     monkeypatch.setattr(plotting, "FORMATS", {"svg": plotting.FORMATS["svg"]})
     section = gradient_section(exploding)
     assert section.rows[1][2:] == ["7", "3", "8e+05", "1e+06", "5", "2", "7"]
     write_figures(exploding, tmp_path, ["loss_by_step", "loss_by_epoch"])
     assert ">norm of the gradient<" in (tmp_path / "loss_by_step.svg").read_text()
     assert ">norm of the gradient<" not in (tmp_path / "loss_by_epoch.svg").read_text()
-
-
-def test_no_explosion_falls_between_two_points(exploding: Comparison) -> None:
-    """100,000 steps are drawn as 500 points, one of which is the one high norm among them."""
+    # 100,000 steps are drawn as 500 points, one of which is the one high norm among them
     norms = [1.0] * 100_000
     norms[77_777] = 1e4
     run = exploding.arms[0].runs[0]

@@ -32,9 +32,6 @@ def test_a_word_is_wrong_where_its_place_has_another_or_none() -> None:
     (row,) = word_frequencies([Arm("arm", [first, second])], ["test"])
     assert row.words == [1, 1, 1, 2]
     assert row.wrong == [0, 1 / 2, 1 / 2, 1 / 4]
-
-
-def test_there_are_no_rows_where_it_is_not_known_or_nothing_is_rare() -> None:
     for runs in (
         [run(("cow dog", "dog"))],  # training has all of them often
         [run(("yak", "")), run(("yak", ""), counts=None)],

@@ -2,7 +2,6 @@
 
 import math
 import re
-from dataclasses import replace
 
 import pytest
 
@@ -12,7 +11,6 @@ from asr_verdicts.report.latex import MOST_CHARACTERS, appendix, escape, in_a_ce
 from asr_verdicts.table_columns import rate_rows
 from asr_verdicts.verdict import SHOWN
 from tests.helpers.comparison import comparison
-from tests.helpers.planned import planned
 
 TABULAR = re.compile(r"\\begin\{tabular\}\{(\w+)\}\n(.*?)\\end\{tabular\}", re.DOTALL)
 SPANNING = re.compile(r"\\multicolumn\{(\d+)\}")
@@ -88,26 +86,6 @@ def test_a_paper_has_the_arms_on_the_test_sets(handmade: Comparison) -> None:
     assert "over 3 seeds" in caption
     assert rf"with the interval of its verdict ({handmade.evidence.procedure.test}; 5 \% of false claims" in caption
     assert (r"\dagger" in caption) == any(verdict.outcome in SHOWN for verdict in handmade.verdicts)
-
-
-def test_the_marks_are_of_the_verdicts() -> None:
-    """Of a planned sweep: better, equivalent, undecided, worse."""
-    text = paper_table(planned())
-    assert_whole(text)
-    ((_, (_, _, *arms)),) = rows(text)
-    marks = {row[0]: re.findall(r"\\d+agger", " ".join(row)) for row in arms}
-    assert marks == {
-        "rnn=lstm": [], "rnn=gru": [r"\dagger"], "rnn=rnn": [r"\ddagger"], "rnn=sru": [], "rnn=fsmn": [r"\dagger"],
-    }  # fmt: skip
-    assert r"equivalent within 3 points" in text
-
-
-def test_one_arm_has_no_differences(handmade: Comparison) -> None:
-    text = paper_table(replace(handmade, arms=handmade.arms[:1], verdicts=[]))
-    assert_whole(text)
-    assert "Delta" not in text
-    assert paper_table(replace(handmade, design=replace(handmade.design, sets=[]))) == ""
-    assert [alignment for alignment, _ in rows(text)] == ["lrr"]
 
 
 def test_the_appendix_has_every_table_in_parts_that_fit(handmade: Comparison) -> None:

@@ -16,12 +16,7 @@ from matplotlib.image import imread
 from rich.console import Console
 
 from asr_ablations.comparison.folders import compare_folders
-from asr_ablations.report.inspection import (
-    Inspected,
-    choose_utterances,
-    draw_inspected,
-    error_spans,
-)
+from asr_ablations.report.inspection import Inspected, choose_utterances, draw_inspected, error_spans
 from asr_ablations.report.training_report import report_comparison, sections
 from asr_ablations.tools.files import REPOSITORY
 from asr_verdicts import plotting
@@ -126,15 +121,6 @@ ROWS = [
 ]  # fmt: skip
 
 
-def test_the_worst_the_median_and_the_best_are_chosen_each_once() -> None:
-    """Among equals the longest."""
-    assert {kind: chosen_row["id"] for kind, chosen_row in choose_utterances(ROWS).items()} == {
-        "worst": "d", "median": "c", "best": "b",
-    }  # fmt: skip
-    assert list(choose_utterances(ROWS[:1])) == ["worst"]
-    assert choose_utterances([]) == {}
-
-
 def seen(reference: str, hypothesis: str, spans: list[tuple[float, float]]) -> Inspected:
     log_probs = np.log(np.full((10, 4), 0.02))
     log_probs[:, 0] = np.log(0.94)
@@ -143,7 +129,7 @@ def seen(reference: str, hypothesis: str, spans: list[tuple[float, float]]) -> I
     return Inspected("worst", row("d", reference, hypothesis), pairs, np.eye(20, 8), log_probs, list("ab "), 0.1, spans)
 
 
-def test_errors_stand_where_the_hypothesis_has_them() -> None:
+def test_errors_stand_where_the_hypothesis_has_them_and_utterances_are_chosen_once() -> None:
     """A word that is missing stands between its neighbours, at the end until the end."""
     spans = error_spans(seen("a bad bed cab", "a dad cab now", [(0.0, 0.1), (0.2, 0.4), (0.6, 0.8), (0.8, 0.9)]))
     assert [(tuple(map(float, span)), text) for span, text in spans] in (
@@ -152,6 +138,12 @@ def test_errors_stand_where_the_hypothesis_has_them() -> None:
     )
     assert error_spans(seen("a cab", "a", [(0.0, 0.2)])) == [((0.2, 1.0), "cab → –")]
     assert error_spans(seen("a", "a", [(0.0, 0.2)])) == []
+    # among equals the longest
+    assert {kind: chosen_row["id"] for kind, chosen_row in choose_utterances(ROWS).items()} == {
+        "worst": "d", "median": "c", "best": "b",
+    }  # fmt: skip
+    assert list(choose_utterances(ROWS[:1])) == ["worst"]
+    assert choose_utterances([]) == {}
 
 
 def test_an_utterance_is_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
