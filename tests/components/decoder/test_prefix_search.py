@@ -55,15 +55,12 @@ def test_the_beams_are_pyctcdecodes(units: list[str], model: Bigrams | None) -> 
             assert result[text] == pytest.approx(scores, abs=1e-9)
 
 
-def test_a_likely_space_alone_does_not_split_a_word() -> None:
+def test_a_likely_space_alone_does_not_split_a_word_and_a_zero_is_no_error() -> None:
     """In pyctcdecode 0.5 a piece ▁ splits the best word at the next piece of the same frame: "hel lo"."""
     log_probs = np.log([[0.01, 0.97, 0.01, 0.01], [0.01, 0.01, 0.08, 0.90]])
     result = beams(PrefixSearch(["▁hel", "▁", "lo"], False), log_probs, 10, 10, 5)
     assert next(iter(result)) == "hello"
     assert result["hello"][0] == pytest.approx(math.log(0.97 * 0.9))
-
-
-def test_a_symbol_of_probability_zero_is_no_error() -> None:
     with np.errstate(divide="ignore"):
         log_probs = np.log([[0.0, 1.0, 0.0, 0.0], [0.0, 0.0, 0.5, 0.5]])
     assert beams(PrefixSearch(["▁a", "▁", "b"], False), log_probs, 10, math.inf, math.inf)["ab"][0] == math.log(0.5)

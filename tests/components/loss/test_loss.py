@@ -117,14 +117,11 @@ def by_loop(text: str, frames: int) -> list[int]:
     return [path[math.floor(t * len(path) / frames)] for t in range(frames)]
 
 
-def test_labels_are_those_of_a_loop() -> None:
+def test_framewise_labels_and_their_loss_are_those_of_a_loop() -> None:
     result = Framewise(reduction="frame").labels(framewise_batch(FRAMEWISE_TEXTS), LENGTHS, 20)
     assert result.shape == (6, 20)
     for row, text, length in zip(result, FRAMEWISE_TEXTS, LENGTHS.tolist(), strict=True):
         assert row[:length].tolist() == by_loop(text, length)
-
-
-def test_the_loss_is_the_mean_over_utterances_of_the_mean_over_their_frames() -> None:
     log_probs = torch.randn(6, 20, ALPHABET.outputs, generator=torch.Generator().manual_seed(1)).log_softmax(dim=-1)
     expected, wrong = [], 0
     for row, text, length in zip(log_probs, FRAMEWISE_TEXTS, LENGTHS.tolist(), strict=True):

@@ -133,7 +133,7 @@ def test_dropout_is_alive_in_training_and_off_in_evaluation(name: str) -> None:
         assert torch.equal(first, second) == (not training)
 
 
-def test_the_rectifier_is_clipped_at_20() -> None:
+def test_the_rectifier_is_clipped_at_20_also_over_whole_frames() -> None:
     """Ambroszczyk2019 §1.2: σ(x) = min(max(x, 0), 20)."""
     convolution = PaddedConvolution(1, 5, norm=component("norm", "none"), channels=4, kernel=[3, 3], stride=[1, 1])
     x = torch.randn(2, 9, 5, 1, generator=torch.Generator().manual_seed(2))
@@ -142,9 +142,6 @@ def test_the_rectifier_is_clipped_at_20() -> None:
         plain = convolution.convolve((x * scale).permute(0, 3, 1, 2)).permute(0, 2, 3, 1)
         torch.testing.assert_close(y, plain.clamp(0, 20))
         assert highest is None or y.max() == highest == CEILING
-
-
-def test_a_whole_frame_convolution_is_a_sum_over_kernel_frames_and_bins() -> None:
     subject = WholeFrameConvolution(2, 3, norm=component("norm", "none"), channels=4, kernel=5, stride=2)
     x, lengths = torch.randn(2, 12, 3, 2, generator=torch.Generator().manual_seed(2)), torch.tensor([12, 6])
     y, count = subject(x, lengths)
@@ -210,7 +207,7 @@ def test_few_utterances_in_another_layout_give_torchs_numbers() -> None:
         torch.testing.assert_close(*result)
 
 
-def test_ds2_has_as_many_parameters_as_counted_by_hand() -> None:
+def test_published_models_have_as_many_parameters_as_counted_by_hand() -> None:
     """Amodei et al. 2016: kernels 41 × 11 and 21 × 11; frequencies are halved twice, rounding up: 161 → 81 → 41. A GRU
     has 3 gates, each with two biases.
     """
@@ -219,12 +216,8 @@ def test_ds2_has_as_many_parameters_as_counted_by_hand() -> None:
     directions = 2 * 3 * (800 * (32 * 41 + 800 + 2)) + 4 * 2 * 3 * (800 * (800 + 800 + 2))
     output = (800 + 1) * 29
     assert parameters(in_full("model=ds2", "rnn=gru", bins=161)) == convolutions + norms + directions + output
-
-
-def test_the_itu_model_has_as_many_parameters_as_counted_by_hand() -> None:
-    """Baunsgaard2020 §4.4.3: a kernel of 11 × 93 × 600, five LSTMs of 800 in one direction, 600 and then 800 inputs,
-    batch norm after each, 30 outputs. An LSTM has 4 gates, each with two biases as torch keeps them.
-    """
+    # Baunsgaard2020 §4.4.3: a kernel of 11 × 93 × 600, five LSTMs of 800 in one direction, 600 and then 800 inputs,
+    # batch norm after each, 30 outputs. An LSTM has 4 gates, each with two biases as torch keeps them
     result = in_full("model=itu", "rnn=lstm", bins=93, outputs=30)
     convolution = 600 * (11 * 93 + 1)
     norms = 2 * (600 + 5 * 800)

@@ -102,16 +102,13 @@ def test_batch_norm_is_torchs_over_the_valid_frames(shape: tuple[int, ...], leng
     torch.testing.assert_close(by_ours, by_theirs, atol=1e-4, rtol=1e-4)
 
 
-def test_a_batch_without_a_frame_leaves_the_running_statistics() -> None:
+def test_batch_norm_without_a_frame_and_on_convolutions_alone() -> None:
     module, (x, lengths) = norm("batch", SHAPES[0]), signal(SHAPES[0])
     module(x, lengths)
     before = [b.clone() for b in module.buffers()]
     module(x, torch.zeros(4, dtype=torch.long))
     torch.testing.assert_close(list(module.buffers()), before)
-
-
-def test_batch_norm_on_convolutions_alone() -> None:
-    """On a frame (F, C) it is batch norm, on (D,) nothing at all."""
+    # on a frame (F, C) it is batch norm, on (D,) nothing at all
     (image, lengths), (sequence, _) = signal(SHAPES[1]), signal(SHAPES[0])
     expected = norm("batch", SHAPES[1])(image, lengths)
     assert torch.equal(norm("batch_convolutions", SHAPES[1])(image, lengths), expected)

@@ -186,16 +186,13 @@ def test_the_norm_before_is_logged_and_no_gradient_appears_where_none_was(name: 
     assert all(p.grad.isfinite().all() for p in these[:-1])  # type: ignore[union-attr]
 
 
-def test_norm_keeps_the_direction() -> None:
+def test_norm_keeps_the_direction_and_value_bounds_each_entry() -> None:
     for limit, clipped in ((0.5, 1.0), (1000.0, 0.0)):
         these, plain = parameters(), parameters()
         assert treated(component("gradient", "norm", limit=limit), these)["train/clipped_share"] == clipped
         scale = min(1.0, limit / norm(plain))
         for changed, given in zip(these[:-1], plain, strict=False):
             torch.testing.assert_close(changed.grad, scale * given.grad, rtol=1e-4, atol=1e-7)  # type: ignore[operator]
-
-
-def test_value_bounds_each_entry_and_counts_those_beyond() -> None:
     these, plain = parameters(), torch.cat([p.grad.flatten() for p in parameters()[:-1]])  # type: ignore[union-attr]
     logged = treated(component("gradient", "value", limit=0.7), these)
     values = torch.cat([p.grad.flatten() for p in these[:-1]])  # type: ignore[union-attr]
@@ -248,15 +245,12 @@ def skipped(treatment: Any, scales: list[float]) -> list[float]:
     return values
 
 
-def test_outliers_are_skipped_and_the_usual_is_not() -> None:
+def test_outliers_are_skipped_and_remembered_in_a_checkpoint() -> None:
     """None during the warm-up; then what is over four times the mean so far, and what is no number."""
     treatment = component("gradient", "outliers", warm_up=3)
     scales = [1.0, 9.0, 1.0, 1.0, 1.0, 60.0, 1.0, math.inf, math.nan, 1.0]
     assert skipped(treatment, scales) == [0, 0, 0, 0, 0, 1, 0, 1, 1, 0]
     assert treatment.mean.isfinite()
-
-
-def test_outliers_are_remembered_in_a_checkpoint() -> None:
     whole, first = component("gradient", "outliers", warm_up=3), component("gradient", "outliers", warm_up=3)
     values = skipped(whole, GRADIENT_SCALES)
     head = skipped(first, GRADIENT_SCALES[:20])

@@ -33,17 +33,14 @@ def test_each_utterance_once_and_batches_full_but_one(name: str) -> None:
         assert len(batches) == -(-count // size)
 
 
-def test_which_epochs_are_sorted() -> None:
+def test_which_epochs_are_sorted_and_by_what() -> None:
     for name, epoch, expected in (
         ("sorted", 0, True), ("sorted", 3, True), ("sortagrad", 0, True), ("sortagrad", 1, False),
         ("shuffled", 0, False), ("bucketed", 0, False),
     ):  # fmt: skip
         durations = DURATIONS[[i for batch in drawn(component("order", name), epoch=epoch) for i in batch]]
         assert bool((np.diff(durations) >= 0).all()) == expected
-
-
-def test_sortagrad_goes_by_the_longest_of_each_batch() -> None:
-    """Amodei et al. 2016, §3.2: increasing order of the length of the longest utterance in the minibatch."""
+    # Amodei et al. 2016, §3.2: increasing order of the length of the longest utterance in the minibatch
     for size in (Count(16, 1), Seconds(200.0, 1)):
         batches = component("order", "sortagrad")(DURATIONS, size, 0, generator(0, "order", 0))
         assert (np.diff([DURATIONS[batch].max() for batch in batches]) >= 0).all()

@@ -49,7 +49,7 @@ def test_the_best_so_far_is_held_against_the_median_of_running_means(sweep: Path
         assert (rule(own).reason() is not None) == stops
 
 
-def test_only_finished_runs_that_came_as_far_count(sweep: Path) -> None:
+def test_only_finished_runs_that_came_as_far_count_after_the_warm_up(sweep: Path) -> None:
     own = write_curve(sweep / "own", [0.9, 0.9], status="running")
     assert rule(own).reason() is not None
     assert rule(own, siblings=4).reason() is None
@@ -59,10 +59,6 @@ def test_only_finished_runs_that_came_as_far_count(sweep: Path) -> None:
     assert rule(own, siblings=4).reason() is None
     write_curve(sweep / "d", [0.1, 0.1])
     assert rule(own, siblings=4).reason() is not None
-
-
-def test_every_run_gets_its_warm_up(sweep: Path) -> None:
-    own = write_curve(sweep / "own", [0.9, 0.9], status="running")
     assert rule(own, warm_up=3).reason() is None
     assert rule(sweep / "not-begun").reason() is None
 

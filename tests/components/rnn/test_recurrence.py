@@ -106,40 +106,22 @@ def test_it_starts_from_the_weights_of_torchs_lstm(name: str) -> None:
     torch.testing.assert_close(ours, theirs, atol=0, rtol=0)
 
 
-def clipped_reference(module: nn.Module, x: torch.Tensor, ceiling: float) -> torch.Tensor:
-    """Ambroszczyk2019 §1.2 and §2.4, a frame after the other: h = min(max(W x + U h + b, 0), ceiling)."""
-    weights = dict(module.named_parameters())
-    hidden, outputs = torch.zeros(len(x), HIDDEN), []
-    for t in range(x.shape[1]):
-        past = hidden @ weights["cell.weight_hh_l0"].T + weights["cell.bias_hh_l0"]
-        hidden = torch.relu(x[:, t] @ weights["cell.weight_ih_l0"].T + weights["cell.bias_ih_l0"] + past)
-        hidden = torch.minimum(hidden, torch.tensor(ceiling))
-        outputs.append(hidden)
-    return torch.stack(outputs, dim=1)
-
-
 @pytest.mark.parametrize("scale", [1.0, 40.0])
 def test_the_clipped_rnn_is_its_formula(scale: float) -> None:
     module = cell("rnn_relu")
     x, x_reference = inputs(scale=scale), inputs(scale=scale)
-    result, expected = module(x, LENGTHS), clipped_reference(module, x_reference, ceiling=20.0)
+    weights, hidden, outputs = dict(module.named_parameters()), torch.zeros(len(x), HIDDEN), []
+    for t in range(x.shape[1]):  # Ambroszczyk2019 §1.2 and §2.4: h = min(max(W x + U h + b, 0), ceiling)
+        past = hidden @ weights["cell.weight_hh_l0"].T + weights["cell.bias_hh_l0"]
+        current = x_reference[:, t] @ weights["cell.weight_ih_l0"].T + weights["cell.bias_ih_l0"]
+        hidden = torch.minimum(torch.relu(current + past), torch.tensor(20.0))
+        outputs.append(hidden)
+    result, expected = module(x, LENGTHS), torch.stack(outputs, dim=1)
     torch.testing.assert_close(result, expected, atol=1e-4, rtol=1e-5)
     assert (result.max() == 20.0) == (scale > 1), "the ceiling of Ambroszczyk2019 §1.2 is reached by loud inputs only"
     weights = torch.randn(result.shape, generator=torch.Generator().manual_seed(6))
     ours, theirs = (torch.autograd.grad((y * weights).sum(), v)[0] for y, v in ((result, x), (expected, x_reference)))
     torch.testing.assert_close(ours, theirs, atol=1e-4, rtol=1e-4)
-
-
-def min_gru_reference(module: nn.Module, x: torch.Tensor) -> torch.Tensor:
-    """Feng et al. 2024, §3.1.3 and appendix B, a frame after the other, in float64."""
-    update, candidate = (layer.double()(x.double()) for layer in (module.update, module.candidate))  # type: ignore[operator, union-attr]
-    kept = 1 - update.sigmoid()
-    positive = torch.where(candidate >= 0, candidate + 0.5, candidate.sigmoid())
-    hidden, outputs = torch.zeros(len(x), HIDDEN, dtype=torch.float64), []
-    for t in range(x.shape[1]):
-        hidden = kept[:, t] * hidden + (1 - kept[:, t]) * positive[:, t]
-        outputs.append(hidden)
-    return torch.stack(outputs, dim=1)
 
 
 @pytest.mark.parametrize(("frames", "scale", "tolerance"), [(60, 2.0, 1e-5), (1000, 2.0, 1e-3), (60, 100.0, 1e-3)])
@@ -151,7 +133,14 @@ def test_min_grus_parallel_scan_is_its_sequential_form(frames: int, scale: float
     assert result.dtype == torch.float32
     assert torch.isfinite(gradient).all()
     x_reference = x.detach().requires_grad_()
-    expected = min_gru_reference(module, x_reference)
+    # Feng et al. 2024, §3.1.3 and appendix B, a frame after the other, in float64
+    update, candidate = (layer.double()(x_reference.double()) for layer in (module.update, module.candidate))
+    kept, positive = 1 - update.sigmoid(), torch.where(candidate >= 0, candidate + 0.5, candidate.sigmoid())
+    hidden, outputs = torch.zeros(len(x), HIDDEN, dtype=torch.float64), []
+    for t in range(frames):
+        hidden = kept[:, t] * hidden + (1 - kept[:, t]) * positive[:, t]
+        outputs.append(hidden)
+    expected = torch.stack(outputs, dim=1)
     torch.testing.assert_close(result.double(), expected, atol=tolerance, rtol=tolerance)
     expected_gradient = torch.autograd.grad(expected.sum(), x_reference)[0]
     largest = expected_gradient.abs().max().item()
@@ -159,12 +148,6 @@ def test_min_grus_parallel_scan_is_its_sequential_form(frames: int, scale: float
 
 
 EVEN = 6
-
-
-def associative(copies: int) -> nn.Module:
-    torch.manual_seed(1)
-    module: nn.Module = component("rnn", "associative_lstm", copies=copies)(INPUTS, EVEN)
-    return module
 
 
 def associative_reference(module: nn.Module, x: torch.Tensor) -> torch.Tensor:
@@ -203,7 +186,9 @@ def associative_reference(module: nn.Module, x: torch.Tensor) -> torch.Tensor:
 @pytest.mark.parametrize(("copies", "scale"), [(1, 1.0), (4, 1.0), (4, 10.0)])
 def test_the_associative_lstm_is_its_equations(copies: int, scale: float) -> None:
     """Loud inputs reach the bound of keys and values, where a modulus is cut to 1."""
-    module, x = associative(copies), inputs(scale=scale).detach()
+    torch.manual_seed(1)
+    module: nn.Module = component("rnn", "associative_lstm", copies=copies)(INPUTS, EVEN)
+    x = inputs(scale=scale).detach()
     with torch.no_grad():
         result, expected = module(x, LENGTHS), associative_reference(module, x)
     torch.testing.assert_close(result.double(), expected, atol=1e-5, rtol=1e-5)

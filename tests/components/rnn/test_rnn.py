@@ -82,7 +82,7 @@ def test_the_backward_direction_sees_the_future(name: str) -> None:
 TORCHS_OWN = [
     name for name in group_options("rnn") if any(isinstance(m, nn.RNNBase) for m in layer(name, "sum").modules())
 ]
-"""The others are cells of ours, which test_own_cells compares with these or with their own definitions."""
+"""The others are cells of ours, which test_recurrence compares with these or with their own definitions."""
 
 
 def torch_cell(recurrence: Directions) -> nn.RNNBase:
@@ -180,13 +180,10 @@ def test_under_bfloat16_on_cuda_input_and_weights_are_bfloat16_over_float32_mast
     assert {p.dtype for p in recurrence.parameters()} == {torch.float32}
 
 
-def test_reversal_reverses_within_the_length_and_is_its_own_inverse() -> None:
+def test_whole_rows_are_flipped_as_a_gather_would() -> None:
     index = reversal_indices(torch.tensor([3, 0, 1, 4]), 4, torch.device("cpu"))
     assert index.tolist() == [[2, 1, 0, 3], [0, 1, 2, 3], [0, 1, 2, 3], [3, 2, 1, 0]]
     assert torch.equal(index.gather(1, index), torch.arange(4).expand(4, 4))
-
-
-def test_whole_rows_are_flipped_as_a_gather_would() -> None:
     for x in (torch.randn(4, 5, 3), torch.randn(5, 4, 3).transpose(0, 1), torch.randn(4, 5, 6)[..., ::2]):
         x.requires_grad_()
         flip = reversal_indices(torch.tensor([3, 0, 1, 5]), 5, x.device)

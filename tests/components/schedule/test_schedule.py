@@ -46,21 +46,15 @@ def test_rates_are_above_zero_and_never_above_the_optimizers(name: str, total: i
     assert all(0 < rate <= PEAK * (1 + 1e-9) for rate in rates(component("schedule", name), total))
 
 
-def test_one_cycle_is_torchs_own() -> None:
+def test_rates_are_torchs_own_and_those_of_the_formula() -> None:
     """torch counts the peak as step warm_up · total - 1, and its final divisor from the start instead of the peak."""
     total, warm_up = 101, 26 / 101
     options = {"pct_start": warm_up, "div_factor": 10, "final_div_factor": 100, "cycle_momentum": False}
     expected = rates(partial(OneCycleLR, max_lr=PEAK, **options), total)
     ours = component("schedule", "one_cycle", warm_up=25 / 100, start_divisor=10.0, end_divisor=1000.0)
     assert rates(ours, total) == pytest.approx(expected)
-
-
-def test_exponential_falls_by_the_same_factor_to_its_end() -> None:
     result = rates(component("schedule", "exponential", end_divisor=50.0), 101)
     assert result == pytest.approx([PEAK * 50 ** (-step / 100) for step in range(101)])
-
-
-def test_cosine_goes_up_along_a_line_and_down_as_torchs_does() -> None:
     result = rates(component("schedule", "cosine", warm_up=0.2, end_divisor=50.0), 101)
     assert result[:21] == pytest.approx([PEAK * (step + 1) / 21 for step in range(21)])
     torchs = partial(CosineAnnealingLR, T_max=80, eta_min=PEAK / 50)
