@@ -109,9 +109,10 @@ def test_an_untrained_model_is_not_searched_unless_asked(run_folder: Path, capsy
 
 
 def test_the_acoustic_model_runs_once_for_all_arms(run_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    evaluate([request(run_folder)])
+    evaluate([request(run_folder, "sets=test")])
     monkeypatch.setattr(CTCTask, "forward", lambda *_: pytest.fail("the model ran again"))
-    arms = [request(run_folder, "decoder=beam", f"decoder.beam_width={n}", "untrained=decode") for n in (2, 8)]
+    words = ["decoder=beam", "untrained=decode", "sets=test"]
+    arms = [request(run_folder, *words, f"decoder.beam_width={n}") for n in (2, 8)]
     assert len({evaluation.name for (evaluation,) in evaluate(arms)}) == 2
 
 
@@ -193,7 +194,7 @@ def test_decoders_are_compared_as_arms(tmp_path: Path, tiny_corpus: Path) -> Non
         ["decoder=beam", "decoder.beam_width=4"],
         ["decoder=lexicon", f"decoder.words={words}", "processes=2"],
     ]
-    evaluate([request(run, "untrained=decode", *arm) for arm in arms])
+    evaluate([request(run, "untrained=decode", "sets=test", *arm) for arm in arms])
     comparison = compare_folders([run / "evaluations"], Options())
     assert comparison.design.layout.factor == ["decoder"]
     names = {"greedy", "beam-beam_width-2", "beam-beam_width-4", "lexicon"}

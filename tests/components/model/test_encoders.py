@@ -1,15 +1,106 @@
-"""wav2vec 2.0, HuBERT and WavLM against torchaudio's own forward pass, and what a model that reads samples refuses."""
+"""Encoders against the formulas of their papers in loops, and against torchaudio's own forward pass."""
 
+import math
 from typing import Any
 
 import pytest
 import torch
 from torch import nn
+from torch.nn.functional import gelu
 
+from asr_ablations.components.model.attention import RelativeAttention, encode
+from asr_ablations.components.model.e_branchformer import DepthwiseConvolution, GatingMLP, Layer
 from asr_ablations.config.build import build
 from asr_ablations.training.assembly import assemble
 from asr_verdicts.errors import UsageError
 from tests.helpers.support import compose, standing_corpus
+
+
+def test_encodings_are_sines_and_cosines_of_the_distance() -> None:
+    """Vaswani et al. 2017 §3.5, also for negative positions."""
+    result = encode(torch.tensor([3, 0, -2]), 5)
+    for row, position in zip(result.tolist(), (3, 0, -2), strict=True):
+        angles = [position / 10_000 ** (column // 2 * 2 / 5) for column in range(5)]
+        waves = [math.cos(a) if column % 2 else math.sin(a) for column, a in enumerate(angles)]
+        assert row == pytest.approx(waves, abs=1e-6)
+
+
+@pytest.mark.parametrize("heads", [1, 2, 3])
+@pytest.mark.parametrize("frames", [1, 2, 5])
+def test_attention_against_the_formula_in_loops(heads: int, frames: int) -> None:
+    """Dai et al. 2019 §3.3, its terms (a) to (d) one by one; two utterances, of which the second has padding."""
+    torch.manual_seed(0)
+    size, lengths = 6 // heads, [frames, max(1, frames - 2)]
+    subject = RelativeAttention(6, heads, 0.0)
+    for bias in (subject.content_bias, subject.position_bias):
+        torch.nn.init.normal_(bias)
+    x = torch.randn(2, frames, 6)
+    result = subject(x, torch.tensor(lengths))
+    for row, length in enumerate(lengths):
+        query, key, value = (layer(x[row]) for layer in (subject.query, subject.key, subject.value))
+        for i in range(length):
+            mixed = []
+            for part in (slice(h * size, (h + 1) * size) for h in range(heads)):
+                q, u, v = query[i, part], subject.content_bias[part], subject.position_bias[part]
+                scores = []
+                for j in range(length):
+                    p = subject.position(encode(torch.tensor([i - j]), 6))[0, part]
+                    scores.append((q @ key[j, part] + q @ p + u @ key[j, part] + v @ p) / math.sqrt(size))
+                weights = torch.stack(scores).softmax(0)
+                mixed.append(sum(weight * value[j, part] for j, weight in enumerate(weights)))
+            torch.testing.assert_close(result[row, i], subject.output(torch.cat(mixed)), atol=1e-5, rtol=1e-5)
+
+
+FRAMES = torch.tensor([9, 4])
+
+
+def random_weights(module: torch.nn.Module) -> None:
+    for parameter in module.parameters():
+        torch.nn.init.normal_(parameter, std=0.5)
+
+
+def convolve(x: torch.Tensor, subject: DepthwiseConvolution, frame: int) -> torch.Tensor:
+    """One frame of a convolution over x (T, D), outside of which there are zeros."""
+    kernel = subject.weight[:, 0]  # (D, K)
+    half, result = kernel.shape[1] // 2, subject.bias.clone()  # type: ignore[union-attr]
+    for place in range(kernel.shape[1]):
+        if 0 <= (source := frame + place - half) < len(x):
+            result = result + kernel[:, place] * x[source]
+    return result
+
+
+def test_the_gating_mlp_against_its_formula() -> None:
+    """Sakuma et al. 2022: (A ∘ DwConv(LN(B))) V, where [A, B] = GELU(LN(x) U); two utterances, one with padding."""
+    torch.manual_seed(0)
+    subject = GatingMLP(6, 10, 3, 0.0)
+    random_weights(subject)
+    x = torch.randn(2, 9, 6)
+    result = subject(x, FRAMES)
+    for row, length in enumerate(FRAMES.tolist()):
+        units = gelu(subject.widen(subject.norm(x[row, :length])))
+        gate = subject.gate_norm(units[:, 5:])
+        for frame in range(length):
+            expected = subject.narrow(units[frame, :5] * convolve(gate, subject.convolve, frame))
+            torch.testing.assert_close(result[row, frame], expected, atol=1e-5, rtol=1e-5)
+
+
+def test_a_layer_against_its_formula() -> None:
+    """Kim et al. 2023 §3: both branches side by side, then their projection after a depthwise convolution is added."""
+    torch.manual_seed(0)
+    subject = Layer(6, feed_forward=8, heads=2, gating=10, kernel=3, merge_kernel=5, dropout=0.0)
+    random_weights(subject)
+    x = torch.randn(2, 9, 6)
+    result = subject(x, FRAMES)
+    for row, length in enumerate(FRAMES.tolist()):
+        alone, count = x[row : row + 1, :length], FRAMES[row : row + 1]
+        inner = alone + 0.5 * subject.feed_forward(alone)
+        branches = subject.attention(subject.attention_norm(inner), count), subject.gating(inner, count)
+        both = torch.cat(branches, dim=2)[0]
+        for frame in range(length):
+            mixed = inner[0, frame] + subject.project(both[frame] + convolve(both, subject.merge, frame))
+            expected = subject.norm(mixed + 0.5 * subject.feed_forward_2(mixed))
+            torch.testing.assert_close(result[row, frame], expected, atol=1e-5, rtol=1e-4)
+
 
 NAMES = ("wav2vec2", "hubert", "wavlm")
 SMALL = ("width=16", "layers=2", "model.feed_forward=24")
