@@ -176,7 +176,6 @@ def test_one_arm_has_mean_deviation_and_its_interval_best_and_worst(tmp_path: Pa
         low, high = (deviation * (4 / stats.chi2.isf(tail, 4)) ** 0.5 for tail in (0.025, 0.975))
         assert (spread.runs, spread.best, spread.worst) == (5, min(values), max(values))
         assert spread.mean == pytest.approx(np.mean(values))
-        assert spread.deviation is not None
         assert (spread.deviation.value, spread.deviation.low, spread.deviation.high) == pytest.approx(
             (deviation, low, high)
         )

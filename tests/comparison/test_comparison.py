@@ -51,7 +51,6 @@ def test_times_relative_to_the_baseline(tmp_path: Path) -> None:
     comparison = compare_folders([tmp_path / "sweep"], Options(baseline="lstm", targets=[0.3]))
     times = times_to_accuracy(comparison)
     ratio = relative_time(times, "rnn=gru", "rnn=lstm", 0.3)
-    assert ratio is not None
     assert ratio.value == pytest.approx(((100 * 80) / (40 * 50)) ** 0.5)
     assert relative_time(times, "rnn=rnn", "rnn=lstm", 0.3) is None
     (section,) = [section for section in sections(comparison) if "time / rnn=lstm" in section.head]

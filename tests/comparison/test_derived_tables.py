@@ -1,4 +1,4 @@
-"""Side tables: losses against WER, epochs, searches, scaling."""
+"""Side tables: losses against WER, epochs, searches, scaling, noise, rare words, gradients."""
 
 from dataclasses import replace
 from io import StringIO
@@ -10,24 +10,29 @@ import pytest
 from rich.console import Console
 from scipy import stats
 
-from asr_ablations.comparison.derived_tables import Hyperparameter, hyperparameters, loss_against_wer, noise_sources
-from asr_ablations.comparison.training_times import (
-    COLUMN,
-    Scaling,
-    device,
-    epoch_times,
-    processes,
-    scaling,
+from asr_ablations.comparison.derived_tables import (
+    Hyperparameter,
+    gradients,
+    hyperparameters,
+    loss_against_wer,
+    noise_sources,
+    word_frequencies,
 )
-from asr_ablations.report.training_report import report_comparison, search_section
+from asr_ablations.comparison.training_times import COLUMN, Scaling, device, epoch_times, processes, scaling
+from asr_ablations.data.description import count_words, training_counts
+from asr_ablations.data.utterances import Utterance, Utterances
+from asr_ablations.report.curves import STRETCHES, gradient_curve
+from asr_ablations.report.figures import write_figures
+from asr_ablations.report.training_report import gradient_section, report_comparison, search_section, sections
 from asr_ablations.tools.typed_json import parse
+from asr_verdicts import plotting
 from asr_verdicts.arms import Arm
 from asr_verdicts.comparison import Comparison, compare
 from asr_verdicts.design import Options
-from asr_verdicts.record import NO_SUMMARY, Environment, Hardware, Record, Summary
+from asr_verdicts.record import NO_SUMMARY, DataRecord, Environment, Hardware, Record, Summary, UtteranceRow
 from asr_verdicts.report.terminal import print_answer
 from asr_verdicts.table_columns import rate_rows
-from tests.helpers.comparison import FACTOR, searched
+from tests.helpers.comparison import FACTOR, comparison, searched
 from tests.helpers.invented_records import diverged, record, records
 
 LOSSES, RATES = [0.9, 0.5, 0.7, 0.4, 0.6], [0.31, 0.22, 0.30, 0.25, 0.21]
@@ -48,23 +53,18 @@ def arms(losses: list[float], rates: list[float]) -> list[Arm]:
     return [Arm("a", runs[:2]), Arm("b", runs[2:])]
 
 
-def test_the_last_weights_over_all_runs_of_all_arms() -> None:
+def test_the_correlation_of_losses_and_rates_over_all_runs() -> None:
     last, _ = loss_against_wer(arms(LOSSES, RATES), ["dev", "test"])
     assert last.name == "last weights, WER on test"
     assert [(point.arm, point.loss, point.wer) for point in last.points[1:3]] == [("a", 0.5, 0.22), ("b", 0.7, 0.30)]
-    assert last.correlation is not None
     assert last.correlation.value == pytest.approx(stats.spearmanr(LOSSES, RATES).statistic)
     assert last.correlation.n == 5
     few, _ = loss_against_wer(arms([*LOSSES[:3]], RATES[:3]), ["test"])
     assert (len(few.points), few.correlation) == (3, None)
-
-
-def test_the_lowest_of_all_validations_and_no_ranks_over_different_losses() -> None:
-    """The lowest loss of these runs is 0.1 above their WER, so that the ranks are the same."""
+    # the lowest loss of these runs is 0.1 above their WER, so that the ranks are the same
     *_, best = loss_against_wer(arms(LOSSES, RATES), ["test"])
     assert [point.loss for point in best.points] == pytest.approx([0.1 + wer for wer in RATES])
     assert [point.wer for point in best.points] == [wer / 2 for wer in RATES]
-    assert best.correlation is not None
     assert best.correlation.value == pytest.approx(1)
     runs = [run(0.9, 0.3), *(run(loss, 0.2, "losses.Framewise") for loss in LOSSES)]
     assert loss_against_wer([Arm("a", runs)], ["test"]) == []
@@ -110,13 +110,18 @@ def of_factor(arms: list[Arm], factor: list[str]) -> Comparison:
     return replace(whole, arms=arms, design=replace(design, layout=replace(design.layout, factor=factor)))
 
 
-def test_what_was_tried_stands_by_key_with_the_best(tmp_path: Path) -> None:
+def test_what_was_tried_stands_by_key_with_the_best(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A key with one value in all runs has nothing to show, and only what a search proposed counts."""
+    monkeypatch.setattr(plotting, "FORMATS", {"svg": plotting.FORMATS["svg"]})
     tried = searched(tmp_path)
     assert hyperparameters(of_factor(tried, FACTOR)) == [
         Hyperparameter("optimizer.lr", [0.001, 0.003, 0.01], [0.4, 0.2, 0.3], 1, logarithmic=True),
         Hyperparameter("width", [64.0, 128.0, 64.0], [0.4, 0.2, 0.3], 1, logarithmic=False),
     ]
+    (figure,) = write_figures(of_factor(tried, FACTOR), tmp_path, ["search"])
+    assert all(
+        f">{label}<" in figure.read_text() for label in ("optimizer.lr", "width", "best: 20.0 %", "0.003", "128")
+    )
     first, *others = tried
     declared = replace(first, runs=[replace(run, searched=False) for run in first.runs])
     assert [one.rates for one in hyperparameters(of_factor([declared, *others], ["width"]))] == [[0.2, 0.3]]
@@ -184,7 +189,7 @@ def test_the_published_epochs() -> None:
     assert {(row.series, row.device, row.batch, row.deviation) for row in rows} == {("", "GPU", "16 utterances", None)}
 
 
-def test_a_series_for_each_of_what_else_differs() -> None:
+def test_a_series_for_each_of_what_else_differs_and_a_batch_that_shrinks() -> None:
     """Ambroszczyk2019 tables 2.1 and 2.2 are of one precision each: their speed-ups are their own."""
     rows = rows_of(
         scaling_run(135, precision=32),
@@ -196,10 +201,7 @@ def test_a_series_for_each_of_what_else_differs() -> None:
         ("precision=32", 1), ("precision=32", 2), ("precision=16", 1), ("precision=16", 2),
     ]  # fmt: skip
     assert [row.speed_up.value for row in rows] == pytest.approx([1, 135 / 75, 1, 119 / 56])
-
-
-def test_a_batch_that_shrinks_with_the_processes_is_told() -> None:
-    """Strong scaling: the runs differ in the batch of a process, too."""
+    # strong scaling: the runs differ in the batch of a process, too
     shrunk = scaling_run(6, ranks=2, batch={"size": 8, "seconds": None})
     rows = rows_of(scaling_run(10), shrunk)
     assert [row.batch for row in rows] == ["16 utterances", "8 utterances"]
@@ -226,7 +228,6 @@ def test_sources_of_noise_are_shares_of_the_variance_of_all_together() -> None:
     changes = {"all": "nothing", "order": "seeds.init=0 seeds.dropout=0"}
     whole, order = noise_sources(changing(arms, changes))
     assert whole.share is None
-    assert order.share is not None
     assert order.share.value == pytest.approx((order.deviation / whole.deviation) ** 2)
     assert order.share.low == pytest.approx(order.share.value / stats.f.ppf(0.975, 7, 7))
     assert order.share.high == pytest.approx(order.share.value / stats.f.ppf(0.025, 7, 7))
@@ -249,3 +250,102 @@ def test_processes_are_those_recorded_else_those_of_the_config() -> None:
     assert (device(gpu), device(bare)) == ("GPU", "CPU")
     assert device(replace(gpu, config={**gpu.config, "gpus": 0})) == "CPU"
     assert device(replace(bare, config={**bare.config, "gpus": 1})) == "GPU"
+
+
+COUNTS = {"zebra": 0, "yak": 1, "gnu": 2, "cow": 9, "dog": 10}
+
+
+def spoken_run(*texts: tuple[str, str], counts: dict[str, int] | None = COUNTS) -> Record:
+    rows: list[UtteranceRow] = [
+        {
+            "set": "test", "id": str(number), "speaker": "s", "reference": reference, "hypothesis": hypothesis,
+            "words": len(reference.split()), "substitutions": 0, "deletions": 0, "insertions": 0,
+        }
+        for number, (reference, hypothesis) in enumerate(texts)
+    ]  # fmt: skip
+    return Record(Path("run"), {"seed": 0}, [], utterances=rows, data=DataRecord(training_counts=counts))
+
+
+def test_a_word_is_wrong_where_its_place_has_another_or_none() -> None:
+    """An insertion belongs to no word of the reference."""
+    first = spoken_run(("zebra yak dog", "zebra jak dog"), ("cow dog", "cow well dog"))
+    second = spoken_run(("zebra yak dog", "zebra yak"), ("cow dog", "now dog"))
+    (row,) = word_frequencies([Arm("arm", [first, second])], ["test"])
+    assert row.words == [1, 1, 1, 2]
+    assert row.wrong == [0, 1 / 2, 1 / 2, 1 / 4]
+    for runs in (
+        [spoken_run(("cow dog", "dog"))],  # training has all of them often
+        [spoken_run(("yak", "")), spoken_run(("yak", ""), counts=None)],
+        [spoken_run(("yak unknown", ""))],  # of another set than those of the run
+    ):
+        assert word_frequencies([Arm("arm", runs)], ["test"]) == []
+
+
+def test_the_section_names_the_share_and_the_words(tmp_path: Path) -> None:
+    arms = [
+        Arm("greedy", [spoken_run(("zebra yak dog", "zebra jak dog"))]),
+        Arm("words", [spoken_run(("zebra yak dog", "yak dog"))]),
+    ]
+    whole = comparison(tmp_path)
+    shown = sections(replace(whole, arms=arms, design=replace(whole.design, sets=["test"]), verdicts=[]))
+    (section,) = (one for one in shown if one.heading == "Wrong words by their frequency in training")
+    assert section.rows == [
+        ["greedy", "test", "0.0 % of 1", "100.0 % of 1", "–", "0.0 % of 1"],
+        ["words", "test", "100.0 % of 1", "0.0 % of 1", "–", "0.0 % of 1"],
+    ]
+
+
+def test_training_is_counted_for_the_words_of_the_other_sets_alone() -> None:
+    def spoken(*texts: str) -> Utterances:
+        return Utterances.convert([Utterance(str(n), "s", Path("a"), 0.0, 1.0, text) for n, text in enumerate(texts)])
+
+    counts = training_counts(
+        count_words(spoken("a cow and a dog", "a cow")), map(count_words, [spoken("cow zebra"), spoken("dog cow")])
+    )
+    assert counts == {"cow": 2, "dog": 1, "zebra": 0}
+    assert list(counts) == sorted(counts)
+
+
+EXPLODING = [1.0, 2.0, 3.0, 4.0, 1e6, float("inf"), float("nan")]
+
+
+@pytest.fixture
+def exploding(tmp_path: Path) -> Comparison:
+    """The first arm is quiet; of the second, one seed has exploded at its fifth step and diverged at the seventh."""
+    compared = comparison(tmp_path / "runs", seeds=2)
+    quiet, loud, *others = compared.arms
+    write(quiet.runs[0].folder, [0.5] * 7)
+    write(loud.runs[1].folder, EXPLODING)
+    lost = replace(loud.runs[1], diverged_at=7)
+    return replace(compared, arms=[quiet, replace(loud, runs=loud.runs[:1], diverged=[lost]), *others])
+
+
+def write(folder: Path, norms: list[float]) -> None:
+    rows = "".join(f"{batch},0.1,{norm!r}\n" for batch, norm in enumerate(norms))
+    (folder / "losses.csv").write_text(f"batch,loss,gradient_norm\n{rows}")
+
+
+def test_the_largest_norm_stands_with_its_step_and_where_the_run_diverged(
+    exploding: Comparison, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of the finite norms 1, 2, 3, 4 and 1e6 the median is 3; the 95th percentile lies a fifth before the last."""
+    quiet, loud = gradients(exploding.arms)
+    assert (quiet.median, quiet.high, quiet.largest, quiet.largest_at, quiet.diverged_at) == (0.5, 0.5, 0.5, 1, None)
+    assert (loud.steps, loud.median, loud.largest, loud.largest_at) == (7, 3.0, 1e6, 5)
+    assert (loud.not_finite, loud.diverged_at) == (2, 7)
+    assert loud.high == pytest.approx(4 + 0.8 * (1e6 - 4))
+    monkeypatch.setattr(plotting, "FORMATS", {"svg": plotting.FORMATS["svg"]})
+    section = gradient_section(exploding)
+    assert section.rows[1][2:] == ["7", "3", "8e+05", "1e+06", "5", "2", "7"]
+    write_figures(exploding, tmp_path, ["loss_by_step", "loss_by_epoch"])
+    assert ">norm of the gradient<" in (tmp_path / "loss_by_step.svg").read_text()
+    assert ">norm of the gradient<" not in (tmp_path / "loss_by_epoch.svg").read_text()
+    # 100,000 steps are drawn as 500 points, one of which is the one high norm among them
+    norms = [1.0] * 100_000
+    norms[77_777] = 1e4
+    run = exploding.arms[0].runs[0]
+    write(run.folder, norms)
+    drawn = gradient_curve(run)
+    assert len(drawn.y) == STRETCHES
+    assert drawn.x[drawn.y.argmax()] == 77_778
+    assert drawn.y.max() == 1e4

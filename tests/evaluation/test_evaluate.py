@@ -109,9 +109,10 @@ def test_an_untrained_model_is_not_searched_unless_asked(run_folder: Path, capsy
 
 
 def test_the_acoustic_model_runs_once_for_all_arms(run_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    evaluate([request(run_folder)])
+    evaluate([request(run_folder, "sets=test")])
     monkeypatch.setattr(CTCTask, "forward", lambda *_: pytest.fail("the model ran again"))
-    arms = [request(run_folder, "decoder=beam", f"decoder.beam_width={n}", "untrained=decode") for n in (2, 8)]
+    words = ["decoder=beam", "untrained=decode", "sets=test"]
+    arms = [request(run_folder, *words, f"decoder.beam_width={n}") for n in (2, 8)]
     assert len({evaluation.name for (evaluation,) in evaluate(arms)}) == 2
 
 
@@ -172,16 +173,6 @@ def test_weights_are_tuned_on_dev_and_travel_with_the_model(run_folder: Path) ->
     assert set(pruned["tuning"]["chosen"]) == {"alpha", "beta", "prune_beams"}
 
 
-def test_what_cannot_be_tuned(run_folder: Path) -> None:
-    lm = ["decoder=beam_lm", f"decoder.lm={bigrams('job.arpa', WORDS)}"]
-    for words, message in (
-        ([*lm, "tune.set=test"], "tune.set=test: expected dev"),
-        (["decoder=greedy"], "this decoder has no weights"),
-    ):
-        with pytest.raises(UsageError, match=message):
-            evaluate([request(run_folder, *words, "tune.trials=2")])
-
-
 def test_a_test_set_under_another_name_is_not_tuned_on(tmp_path: Path, tiny_corpus: Path) -> None:
     """A validation set whose audio is a test set's."""
     root = tmp_path / "corpus"
@@ -203,7 +194,7 @@ def test_decoders_are_compared_as_arms(tmp_path: Path, tiny_corpus: Path) -> Non
         ["decoder=beam", "decoder.beam_width=4"],
         ["decoder=lexicon", f"decoder.words={words}", "processes=2"],
     ]
-    evaluate([request(run, "untrained=decode", *arm) for arm in arms])
+    evaluate([request(run, "untrained=decode", "sets=test", *arm) for arm in arms])
     comparison = compare_folders([run / "evaluations"], Options())
     assert comparison.design.layout.factor == ["decoder"]
     names = {"greedy", "beam-beam_width-2", "beam-beam_width-4", "lexicon"}
@@ -225,7 +216,7 @@ def test_a_sweeps_folder_stands_for_its_finished_runs(tmp_path: Path, tiny_corpu
     assert {evaluation.folder for evaluation in evaluations} == set(runs)
 
 
-def test_a_wrong_request_is_reported_before_anything_is_loaded() -> None:
+def test_a_wrong_request_or_value_is_reported(run_folder: Path) -> None:
     for override, message in (
         ("run=null", "run is not set"),
         ("tune.trials=-1", "tune.trials=-1: expected a whole number from 0 to 1000000"),
@@ -236,9 +227,6 @@ def test_a_wrong_request_is_reported_before_anything_is_loaded() -> None:
     ):
         with pytest.raises(UsageError, match=message):
             request(Path("nowhere"), override)
-
-
-def test_a_wrong_value_is_reported(run_folder: Path) -> None:
     for words, message in (
         (["decoder=beam", "decoder.beam_width=0"], "decoder.beam_width=0: expected"),
         (["decoder=beam_lm"], "decoder.lm is not set"),
@@ -247,6 +235,13 @@ def test_a_wrong_value_is_reported(run_folder: Path) -> None:
     ):
         with pytest.raises(UsageError, match=message):
             evaluate([request(run_folder, *words)])
+    lm = ["decoder=beam_lm", f"decoder.lm={bigrams('job.arpa', WORDS)}"]
+    for words, message in (
+        ([*lm, "tune.set=test"], "tune.set=test: expected dev"),
+        (["decoder=greedy"], "this decoder has no weights"),
+    ):
+        with pytest.raises(UsageError, match=message):
+            evaluate([request(run_folder, *words, "tune.trials=2")])
 
 
 def test_every_yaml_key_is_one_that_the_job_reads() -> None:

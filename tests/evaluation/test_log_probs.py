@@ -108,13 +108,6 @@ def test_rounding_keeps_the_best_symbol() -> None:
     assert halved(np.zeros((0, 3), dtype=np.float32)).shape == (0, 3)
 
 
-def test_each_utterance_has_its_rows(tmp_path: Path) -> None:
-    rows = [np.full((length, 2), i, dtype=np.float16) for i, length in enumerate((2, 0, 1, 0))]
-    np.save(tmp_path / "dev.npy", np.concatenate(rows))
-    stored = LogProbs("dev", tmp_path / "dev.npy", [], [2, 0, 1, 0], 0.1, "cpu")
-    assert [row.tolist() for row in stored.read()] == [row.tolist() for row in rows]
-
-
 def test_an_utterance_counts_once() -> None:
     """As when several processes have read the same utterance."""
     a, b = (Utterance(id_, "s", Path("x.flac"), 0.0, 1.0, "a") for id_ in "ab")
@@ -170,8 +163,10 @@ class Failing:
         raise ValueError("of the decoder's own")
 
 
-def test_a_process_that_dies_is_reported(tmp_path: Path) -> None:
+def test_a_process_that_dies_and_an_error_of_a_decoder_reach_the_caller(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="a decoding process died"), Pool([Dying()], 2) as pool:
+        pool.decode(0, store(tmp_path, drawn(8)))
+    with pytest.raises(ValueError, match="of the decoder's own"), Pool([Failing()], 2) as pool:
         pool.decode(0, store(tmp_path, drawn(8)))
 
 
@@ -196,11 +191,6 @@ with Pool([], 2) as pool:
             return False
 
     wait_for(lambda: not any(map(runs, processes)))
-
-
-def test_an_error_of_a_decoder_reaches_the_caller(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="of the decoder's own"), Pool([Failing()], 2) as pool:
-        pool.decode(0, store(tmp_path, drawn(8)))
 
 
 def test_processes() -> None:

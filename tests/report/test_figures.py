@@ -9,26 +9,19 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
-from matplotlib import rc_context
 from matplotlib.image import imread
 
 from asr_ablations.report import utilisation
-from asr_ablations.report.curves import (
-    SMOOTHED_STEPS,
-    curve,
-    loss_curve,
-    smooth,
-    smoothed_loss,
-)
+from asr_ablations.report.curves import SMOOTHED_STEPS, curve, loss_curve, smooth, smoothed_loss
 from asr_ablations.report.figures import FIGURES, check_figures, write_figures
 from asr_ablations.runs.metrics_files import COLUMNS
 from asr_verdicts import plotting
 from asr_verdicts.arms import Arm
 from asr_verdicts.comparison import Comparison
 from asr_verdicts.errors import UsageError
-from asr_verdicts.plotting import COLUMN, LOOK, PAGE, legend, panels
+from asr_verdicts.plotting import COLUMN, PAGE
 from asr_verdicts.record import Record
-from tests.helpers.comparison import ARMS, EPOCHS, comparison, scaled
+from tests.helpers.comparison import ARMS, EPOCHS, comparison
 
 NAMES = {
     *(f"{kind}_by_{axis}" for kind in ("loss", "wer", "cer") for axis in ("epoch", "step", "time")),
@@ -85,12 +78,16 @@ def test_a_figure_is_written_in_every_format(
     assert paths[".pdf"].read_bytes().startswith(b"%PDF")
 
 
-def test_figures_are_chosen_by_name(handmade: Comparison, tmp_path: Path) -> None:
+def test_figures_are_chosen_by_name_and_nothing_to_draw_is_no_error(handmade: Comparison, tmp_path: Path) -> None:
     names = ["cer_longer_by_time", "differences"]
     assert [path.name for path in write_figures(handmade, tmp_path, names)] == ["differences.svg"]
     with pytest.raises(UsageError, match=r"^figures=differencs: expected differences \(the nearest\), or one of "):
         check_figures(["wer_by_epoch", "differencs"])
     check_figures(FIGURES)
+    bare = Record(tmp_path, {"seed": 0}, [])
+    design = replace(handmade.design, targets=[], sets=[])
+    empty = replace(handmade, arms=[Arm("a", [bare])], verdicts=[], design=design)
+    assert write_figures(empty, tmp_path / "figures") == []
 
 
 def test_the_training_loss_is_of_every_step_over_the_time_of_its_epoch(tmp_path: Path) -> None:
@@ -155,49 +152,8 @@ def test_the_phases_of_a_batch_are_shown_where_samples_are_dense(tmp_path: Path)
     write_figures(replace(compared, arms=[replace(first, runs=[dense]), *others]), tmp_path, ["utilisation"])
     text = (tmp_path / "utilisation.svg").read_text()
     assert all(f">{label}<" in text for label in ("GPU 0", "GPU 1", "CPU", *utilisation.PARTS))
-    assert (
-        text.count(utilisation.PARTS["backward"]) == 1 + 7
-    )  # in the legend, and from the middle of one batch to the middle of the seventh
-
-
-def test_the_targets_stand_in_the_curves_of_their_metric(handmade: Comparison, tmp_path: Path) -> None:
-    """A dotted line per target that was declared; those that the curves chose are no lines in them."""
-    bare = aimed(handmade, [])
-    for drawn_comparison, folder in ((handmade, tmp_path / "with"), (bare, tmp_path / "without")):
-        write_figures(drawn_comparison, folder, ["wer_by_epoch", "cer_by_epoch"])
-    drawn = {
-        folder: (tmp_path / folder / "wer_by_epoch.svg").read_text().count("<path") for folder in ("with", "without")
-    }
-    assert drawn["with"] == drawn["without"] + 3
-    assert (tmp_path / "with" / "cer_by_epoch.svg").read_text() == (
-        tmp_path / "without" / "cer_by_epoch.svg"
-    ).read_text()
-
-
-def test_nothing_to_draw_is_no_error(handmade: Comparison, tmp_path: Path) -> None:
-    bare = Record(tmp_path, {"seed": 0}, [])
-    design = replace(handmade.design, targets=[], sets=[])
-    empty = replace(handmade, arms=[Arm("a", [bare])], verdicts=[], design=design)
-    assert write_figures(empty, tmp_path / "figures") == []
-
-
-def test_scaling_is_drawn_where_gpus_differ(handmade: Comparison, tmp_path: Path) -> None:
-    """With the price of an epoch, since these runs have one."""
-    write_figures(scaled(handmade), tmp_path, ["scaling"])
-    text = (tmp_path / "scaling.svg").read_text()
-    assert all(f">{label}<" in text for label in ("minutes per epoch", "speed-up over 1", "price of an epoch", "ideal"))
-    assert ">GPUs<" in text
-
-
-def test_one_arm_is_a_strip_of_its_seeds(handmade: Comparison, tmp_path: Path) -> None:
-    alone = replace(handmade, arms=handmade.arms[:1])
-    assert {path.stem for path in write_figures(alone, tmp_path, ["seeds"])} == {"seeds"}
-    text = (tmp_path / "seeds.svg").read_text()
-    assert text.count("(n = 3)") == 6  # WER and both CERs on two test sets
-    write_figures(handmade, tmp_path, ["seeds"])
-    text = (tmp_path / "seeds.svg").read_text()
-    assert "(n = " not in text
-    assert all(f">{arm.name}<" in text for arm in handmade.arms)
+    # in the legend, and from the middle of one batch to the middle of the seventh
+    assert text.count(utilisation.PARTS["backward"]) == 1 + 7
 
 
 def test_no_bar_stands_for_an_arm_of_which_a_seed_never_arrived(handmade: Comparison, tmp_path: Path) -> None:
@@ -213,18 +169,6 @@ def test_no_bar_stands_for_an_arm_of_which_a_seed_never_arrived(handmade: Compar
         drawn[name] = (tmp_path / name / "time_to_accuracy.svg").read_text()
     assert "2/3" not in drawn["all"]
     assert drawn["lost"].count(">2/3<") == 3  # seconds, hours of audio, epochs
-
-
-def test_a_legend_of_long_names_lies_within_the_figure() -> None:
-    with rc_context(LOOK):
-        figure, (panel,) = panels(1)
-        for number in range(3):
-            panel.plot([0, 1], label=f"optimizer=momentum, schedule=exponential, number {number} (3 seeds)" * 2)
-        legend(figure, panel)
-        figure.canvas.draw()
-        box = figure.legends[0].get_window_extent()
-    assert box.x0 >= -1
-    assert box.x1 <= figure.bbox.x1 + 1
 
 
 def test_a_curve_ends_where_training_ended(handmade: Comparison) -> None:

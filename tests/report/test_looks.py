@@ -6,11 +6,9 @@ from pathlib import Path
 import pytest
 import wandb
 
-from asr_ablations.report.figures import write_figures
 from asr_ablations.report.page import content
 from asr_ablations.report.training_report import report_comparison, sections
 from asr_ablations.report.wandb import log_comparison
-from asr_verdicts import plotting
 from asr_verdicts.comparison import Comparison, compare
 from asr_verdicts.design import Options
 from asr_verdicts.planned_looks import spent
@@ -49,14 +47,6 @@ def test_the_arms_end_as_they_were_made_and_the_interval_decides(ended: Comparis
         assert within == (state == "equivalent")
 
 
-def test_a_sweep_without_a_plan_shows_none_of_it() -> None:
-    runs = [run(name, seed) for name in ("lstm", "gru") for seed in range(3)]
-    comparison = compare(records(runs), Options(baseline="lstm"), "test")
-    assert look_rows(comparison) == []
-    assert cost_lines(comparison) == []
-    assert not {"Looks", "Cost"} & {section.heading for section in sections(comparison)}
-
-
 def test_the_cost_counts_what_the_looks_used(ended: Comparison, under_way: Comparison) -> None:
     """By hand: 3 + 8 + 8 + 3 seeds of the arms, and 8 of the baseline; of the fixed design 5 arms of 8 seeds. Under way
     nothing is saved for certain but the seeds of the two arms that are decided.
@@ -71,13 +61,15 @@ def test_the_cost_counts_what_the_looks_used(ended: Comparison, under_way: Compa
     assert (early.runs, early.saved) == (15, 10)
     (line,) = cost_lines(under_way)
     assert "10 of 40 saved for certain so far" in line
-
-
-def test_a_run_that_diverged_is_counted_and_has_no_time() -> None:
     comparison = planned(names=["lstm", "gru", "rnn"], lost=1)
     assert comparison.course.plan is not None
     cost = spent(comparison.course.plan, comparison.course, comparison.arms)
     assert (cost.untimed, cost.hours) == (1, pytest.approx((cost.runs - 1) * HOURS))
+    runs = [run(name, seed) for name in ("lstm", "gru") for seed in range(3)]
+    comparison = compare(records(runs), Options(baseline="lstm"), "test")
+    assert look_rows(comparison) == []
+    assert cost_lines(comparison) == []
+    assert not {"Looks", "Cost"} & {section.heading for section in sections(comparison)}
 
 
 def test_runs_that_were_taken_over_are_named_by_their_sweep(tmp_path: Path) -> None:
@@ -130,14 +122,3 @@ def test_a_row_per_question_and_look_until_it_was_decided(ended: Comparison) -> 
     shown = {section["heading"]: section for section in content(report_comparison(ended))["sections"]}  # type: ignore[attr-defined]
     assert shown["Looks"]["rows"] == looks_section(ended).rows
     assert shown["Cost"]["lines"] == cost_section(ended).lines
-
-
-def test_the_figure_names_every_question_with_its_end(
-    ended: Comparison, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(plotting, "FORMATS", {"svg": plotting.FORMATS["svg"]})
-    assert write_figures(ended, tmp_path, ["looks"]) == [tmp_path / "looks.svg"]
-    text = (tmp_path / "looks.svg").read_text()
-    seeds = {"rnn=gru": 3, "rnn=rnn": 8, "rnn=sru": 8, "rnn=fsmn": 3}
-    assert all(f">{arm}<" in text and f">{state} at {seeds[arm]} seeds<" in text for arm, state in STATES.items())
-    assert ">margin 3 points<" in text

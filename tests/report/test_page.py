@@ -66,14 +66,11 @@ def of_corpus(root: Path | None) -> Record:
     return replace(run, config={**run.config, "data": {"root": None if root is None else str(root)}})
 
 
-def test_one_file_below_three_megabytes(handmade: Comparison, tmp_path: Path) -> None:
+def test_one_file_below_three_megabytes_refers_to_nothing_outside(handmade: Comparison, tmp_path: Path) -> None:
     path = drawn(handmade, tmp_path)
     assert path == tmp_path / "index.html"
     assert list(tmp_path.iterdir()) == [path]
     assert 1.5e6 < path.stat().st_size < 3e6
-
-
-def test_the_page_refers_to_nothing_outside(handmade: Comparison) -> None:
     text = re.sub(r'(?s)<script type="text/plain" id="plotly">.*?</script>', "", render(report_comparison(handmade)))
     assert not re.findall(r"""(?:src|href)=["']?(?!data:|#)[^"'\s>]+""", text)
     assert set(re.findall(r"https?://[^\s\"')]+", text)) <= {"http://www.w3.org/2000/svg"}
@@ -110,18 +107,22 @@ def test_the_worst_are_those_with_the_highest_rates(handmade: Comparison) -> Non
     assert [utterance["rate"] for utterance in shown] == pytest.approx(means[:10])
 
 
-def test_a_recording_is_the_audio_of_the_utterance(tmp_path: Path) -> None:
+def test_a_recording_is_the_audio_of_the_utterance_or_left_out(tmp_path: Path) -> None:
     """The part from `offset` on: the first second is silence, the second a tone."""
     samples = np.concatenate([np.zeros(16000), 0.5 * np.sin(np.arange(16000) * 0.2)])
     soundfile.write(tmp_path / "a.flac", samples, 16000)
     row = {"audio": str(tmp_path / "a.flac"), "offset": "1", "duration": "1"}
     address = recording(of_corpus(tmp_path), row, 10**6)["audio"]
-    assert address is not None
     (tmp_path / "a.mp3").write_bytes(base64.b64decode(address.partition(",")[2]))
     played, rate = soundfile.read(tmp_path / "a.mp3")
     assert rate == 16000
     assert len(played) / rate == pytest.approx(1, abs=0.15)
     assert np.sqrt(np.mean(played**2)) == pytest.approx(0.5 / np.sqrt(2), rel=0.15)
+    (tmp_path / "a.flac").write_text("no audio")
+    assert recording(of_corpus(tmp_path), {}, 10**6)["audio"] is None
+    for audio in ("/does/not/exist.flac", str(tmp_path / "a.flac"), "", "\0"):
+        row = {"audio": audio, "offset": "0" if audio else "", "duration": "1" if audio else ""}
+        assert recording(of_corpus(tmp_path), row, 10**6)["audio"] is None
 
 
 def test_a_record_brings_no_recording_into_the_page_that_is_none_of_its_corpus(
@@ -326,11 +327,3 @@ def test_embedded_json_is_strict_and_safe() -> None:
         text = embedded(value)
         assert not set("<>&\u2028\u2029") & set(text)
         json.loads(text, parse_constant=refuse)
-
-
-def test_what_cannot_be_played_is_left_out(tmp_path: Path) -> None:
-    (tmp_path / "a.flac").write_text("no audio")
-    assert recording(of_corpus(tmp_path), {}, 10**6)["audio"] is None
-    for audio in ("/does/not/exist.flac", str(tmp_path / "a.flac"), "", "\0"):
-        row = {"audio": audio, "offset": "0" if audio else "", "duration": "1" if audio else ""}
-        assert recording(of_corpus(tmp_path), row, 10**6)["audio"] is None

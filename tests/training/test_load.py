@@ -169,22 +169,21 @@ def drawn(corpus: Path, *overrides: str) -> dict[str, torch.Tensor]:
     return dict(model.state_dict())
 
 
-def test_a_run_starts_from_all_weights_of_a_folder_or_file(trained: Path, tiny_corpus: Path) -> None:
+def test_a_run_starts_from_all_weights_or_from_a_part(trained: Path, tiny_corpus: Path) -> None:
     expected = drawn(tiny_corpus, "seed=7")
     for path in (trained, trained / "checkpoints" / "best.ckpt"):
         weights = started(tiny_corpus, f"weights={path}")
         assert all(torch.equal(weights[key], expected[key]) for key in expected)
-
-
-def test_a_run_starts_from_a_part(trained: Path, tiny_corpus: Path) -> None:
     weights = started(tiny_corpus, f"weights={trained}", "weights_parts=[recurrent.0]")
     own, given = drawn(tiny_corpus), drawn(tiny_corpus, "seed=7")
     taken = [key for key in own if key.startswith("recurrent.0.")]
     assert all(torch.equal(weights[key], (given if key in taken else own)[key]) for key in own)
     assert any(not torch.equal(own[key], given[key]) for key in taken)
+    other = "alphabet.characters='abcdefghijklmnopqrstuvwxyz -'"
+    assert started(tiny_corpus, f"weights={trained}", "weights_parts=[convolutions,recurrent]", other)
 
 
-def test_what_does_not_fit_is_named(trained: Path, tiny_corpus: Path) -> None:
+def test_what_does_not_fit_is_named(trained: Path, tiny_corpus: Path, tmp_path: Path) -> None:
     for override, message in (
         ("width=6", r"recurrent\.0\.\S+ is \[[\d, ]+\] in the file and \[[\d, ]+\] in the model.*weights_parts"),
         ("layers=2", r"recurrent\.1\.\S+ is not in the file"),
@@ -195,11 +194,10 @@ def test_what_does_not_fit_is_named(trained: Path, tiny_corpus: Path) -> None:
     ):
         with pytest.raises(UsageError, match=message):
             started(tiny_corpus, f"weights={trained}", override)
-
-
-def test_another_alphabet_is_no_obstacle_to_parts_below_the_output(trained: Path, tiny_corpus: Path) -> None:
-    other = "alphabet.characters='abcdefghijklmnopqrstuvwxyz -'"
-    assert started(tiny_corpus, f"weights={trained}", "weights_parts=[convolutions,recurrent]", other)
+    with pytest.raises(UsageError, match=r"weights=.*nowhere: expected a run's folder or a \.ckpt, but there is no"):
+        check(compose(f"weights={tmp_path / 'nowhere'}"))
+    with pytest.raises(UsageError, match=r"weights_parts=.*weights=<run folder or \.ckpt>"):
+        check(compose("weights_parts=[output]"))
 
 
 def test_a_run_is_known_by_the_content_of_its_weights(trained: Path, tmp_path: Path) -> None:
@@ -212,10 +210,3 @@ def test_a_run_is_known_by_the_content_of_its_weights(trained: Path, tmp_path: P
     best = trained / "checkpoints" / "best.ckpt"
     assert sha256(best) != sha256(last)
     assert identity(compose(f"weights={best}")) not in ids
-
-
-def test_no_such_file_is_one_line(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"weights=.*nowhere: expected a run's folder or a \.ckpt, but there is no"):
-        check(compose(f"weights={tmp_path / 'nowhere'}"))
-    with pytest.raises(UsageError, match=r"weights_parts=.*weights=<run folder or \.ckpt>"):
-        check(compose("weights_parts=[output]"))

@@ -268,10 +268,7 @@ def test_an_update_is_over_the_mean_gradient_of_its_batches(tiny_corpus: Path, t
     none = math.nan
     first, second, third, fourth = norms
     assert written == pytest.approx([none, first, second, none, third, fourth], rel=1e-4, nan_ok=True)
-
-
-def test_every_update_counts_once_in_a_moving_average(tiny_corpus: Path, tmp_path: Path) -> None:
-    """Of the weights after the two updates of an epoch, 0.25 of the first and 0.75 of the second."""
+    # of the weights after the two updates of an epoch, 0.25 of the first and 0.75 of the second
     short = ("batch.accumulate=2", "max_epochs=1", "schedule=constant")
     averaged, _ = fitted(tiny_corpus, tmp_path / "average", *short, "averaging=ema", "averaging.decay=0.25")
     last, _ = fitted(tiny_corpus, tmp_path / "last", *short)
@@ -315,7 +312,7 @@ def batch() -> Batch:
 FEATURES = torch.randn(3, 230, 4, generator=torch.Generator().manual_seed(0))
 
 
-def test_one_chunk_as_long_as_the_utterance_is_the_whole_loss() -> None:
+def test_one_chunk_as_long_as_the_utterance_is_the_whole_loss_and_ctc_refuses_chunks() -> None:
     """Of whole utterances the loss is the same to the last bits, with the linear alignment of output frames."""
     loss = component("loss", "framewise")
     one = Chunks(component("order", "chunked", length=1000, overlap=0), loss, batch(), FEATURES, LENGTHS)
@@ -324,16 +321,13 @@ def test_one_chunk_as_long_as_the_utterance_is_the_whole_loss() -> None:
     assert torch.equal(one.features, FEATURES * (torch.arange(230) < LENGTHS[:, None])[..., None])
     assert loss(log_probs, LENGTHS, cut) == loss(log_probs, LENGTHS, batch())
     assert loss.frame_rates(log_probs, LENGTHS, cut) == loss.frame_rates(log_probs, LENGTHS, batch())
+    with pytest.raises(UsageError, match=r"CTC.*whole utterance.*label for each frame.*order=bucketed"):
+        assembled()
 
 
 def assembled(*overrides: str) -> Any:
     cfg = compose("width=8", "layers=1", "order=chunked", "order.length=20", "order.overlap=5", *overrides)
     return assemble(cfg, standing_corpus())[0]  # type: ignore[arg-type]
-
-
-def test_ctc_refuses_chunks_with_the_reason() -> None:
-    with pytest.raises(UsageError, match=r"CTC.*whole utterance.*label for each frame.*order=bucketed"):
-        assembled()
 
 
 def test_a_chunk_of_a_step_is_trained_on_as_if_it_were_alone() -> None:

@@ -101,12 +101,9 @@ def test_a_separation_that_is_no_new_character_is_refused(name: str, separation:
         alphabet(name, separation)
 
 
-def test_the_derived_alphabet_is_that_of_the_training_text() -> None:
+def test_the_derived_alphabet_is_that_of_the_training_text_with_composed_letters() -> None:
     assert alphabet("derived", texts=["ba", "żółw"]).characters == " abwółż"
     assert alphabet("derived", texts=[""]).characters == " "
-
-
-def test_a_spelled_alphabet_has_composed_letters_as_texts_have() -> None:
     characters = unicodedata.normalize("NFD", " ’aąćz")
     assert Spelled(characters=characters, separation=None)(corpus()).characters == " 'aąćz"
 

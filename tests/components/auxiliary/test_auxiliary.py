@@ -199,7 +199,7 @@ def test_what_cannot_work_is_one_line() -> None:
             task(*overrides)
 
 
-def test_consistency_is_the_symmetric_divergence_of_the_views() -> None:
+def test_consistency_and_smoothing_are_their_formulas() -> None:
     """Yao et al. 2025, equations 4 to 6, frame by frame; targets have no gradient."""
     generator = torch.Generator().manual_seed(4)
     logits = torch.randn(4, 5, 3, generator=generator, requires_grad=True)
@@ -218,6 +218,14 @@ def test_consistency_is_the_symmetric_divergence_of_the_views() -> None:
     torch.testing.assert_close(ours, theirs, atol=1e-6, rtol=1e-4)
     single = component("loss", "cr_ctc", reduction="utterance")(log_probs[:2], lengths[:2], utterances([1, 2], [1]))
     assert single.item() == pytest.approx(plain[:2].mean().item(), rel=1e-5)
+    logits = torch.randn(2, 4, 3, generator=torch.Generator().manual_seed(4), requires_grad=True)
+    log_probs, lengths, batch = logits.log_softmax(2), torch.tensor([4, 2]), utterances([1], [2])
+    loss = component("loss", "ctc_smoothed", reduction="sum", smoothing=0.1)
+    plain = ctc_loss(log_probs.transpose(0, 1), batch.targets, lengths, batch.target_lengths, reduction="sum")
+    uniform = torch.full((3,), 1 / 3)
+    divergence = sum((uniform * (uniform.log() - log_probs[i, t])).sum() for i in range(2) for t in range(lengths[i]))
+    torch.testing.assert_close(loss(log_probs, lengths, batch), 0.9 * plain + 0.1 * divergence)
+    torch.testing.assert_close(loss(log_probs.detach(), lengths, batch), plain.detach())
 
 
 def test_views_are_drawn_apart_in_one_batch() -> None:
@@ -235,14 +243,3 @@ def test_views_are_drawn_apart_in_one_batch() -> None:
     assert scored.batch.ids == ["u-0", "u-1"] * 2
     assert scored.batch.targets.tolist() == [1, 2, 3] * 2
     assert not torch.equal(*scored.log_probs.chunk(2))
-
-
-def test_smoothed_ctc_adds_the_divergence_from_uniform_in_training() -> None:
-    logits = torch.randn(2, 4, 3, generator=torch.Generator().manual_seed(4), requires_grad=True)
-    log_probs, lengths, batch = logits.log_softmax(2), torch.tensor([4, 2]), utterances([1], [2])
-    loss = component("loss", "ctc_smoothed", reduction="sum", smoothing=0.1)
-    plain = ctc_loss(log_probs.transpose(0, 1), batch.targets, lengths, batch.target_lengths, reduction="sum")
-    uniform = torch.full((3,), 1 / 3)
-    divergence = sum((uniform * (uniform.log() - log_probs[i, t])).sum() for i in range(2) for t in range(lengths[i]))
-    torch.testing.assert_close(loss(log_probs, lengths, batch), 0.9 * plain + 0.1 * divergence)
-    torch.testing.assert_close(loss(log_probs.detach(), lengths, batch), plain.detach())

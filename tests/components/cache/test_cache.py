@@ -84,10 +84,16 @@ def built(utterances: list[Utterance], tmp_path: Path) -> Path:
     return folder
 
 
-def test_a_whole_cache_is_not_built_again(built: Path, utterances: list[Utterance]) -> None:
+def test_a_whole_cache_is_not_built_again_and_a_strangers_index_not_used(
+    built: Path, utterances: list[Utterance]
+) -> None:
     before = {f: f.stat().st_ino for f in built.iterdir()}
     component("cache", "pcm", root=str(built.parent)).open("train", utterances, 0)
     assert {f: f.stat().st_ino for f in before} == before
+    # in a shared folder: nothing in it is executed
+    np.save(built / "index.npy", np.array([[1, "a"], [2, None]], object))
+    result = read_all(component("cache", "pcm", root=str(built.parent)), utterances)
+    assert same(result, [audio.read(u.audio, u.offset, u.duration) for u in utterances])
 
 
 @pytest.mark.parametrize(("name", "kept"), [("values", None), ("values", 0.5), ("index.npy", 0.5), ("index.npy", 0)])
@@ -104,13 +110,6 @@ def test_a_damaged_cache_is_found_and_built_anew(
     assert f"cache {built} is damaged and is being rebuilt" in caplog.text
 
 
-def test_a_strangers_index_is_not_used(built: Path, utterances: list[Utterance]) -> None:
-    """In a shared folder. Nothing in it is executed."""
-    np.save(built / "index.npy", np.array([[1, "a"], [2, None]], object))
-    result = read_all(component("cache", "pcm", root=str(built.parent)), utterances)
-    assert same(result, [audio.read(u.audio, u.offset, u.duration) for u in utterances])
-
-
 def test_a_cache_that_is_cut_or_removed_while_a_run_reads_it(built: Path, utterances: list[Utterance]) -> None:
     """In a process that opened it, and in one that got it by pickle. What is behind the cut is refused, not a crash."""
     opened = component("cache", "pcm", root=str(built.parent)).open("train", utterances, 0)
@@ -125,18 +124,18 @@ def test_a_cache_that_is_cut_or_removed_while_a_run_reads_it(built: Path, uttera
     assert same([opened.read(u)[0] for u in utterances], expected)
 
 
-def limited(root: Path, utterances: list[Utterance], messages: Any) -> None:
-    """Build where no file may grow beyond 20 kB, which the kernel refuses in the middle of a write."""
-    resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, resource.RLIM_INFINITY))
-    try:
-        component("cache", "pcm", root=str(root)).open("train", utterances, 0)
-    except UsageError as error:
-        messages.put(str(error))
-
-
 def test_a_full_disk_is_told_and_leaves_nothing(utterances: list[Utterance], tmp_path: Path) -> None:
     messages = FORK.SimpleQueue()
-    process = FORK.Process(target=limited, args=(tmp_path, utterances, messages))
+
+    def limited() -> None:
+        """Build where no file may grow beyond 20 kB, which the kernel refuses in the middle of a write."""
+        resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, resource.RLIM_INFINITY))
+        try:
+            component("cache", "pcm", root=str(tmp_path)).open("train", utterances, 0)
+        except UsageError as error:
+            messages.put(str(error))
+
+    process = FORK.Process(target=limited)
     process.start()
     process.join()
     assert not messages.empty()

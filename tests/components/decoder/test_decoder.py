@@ -96,7 +96,7 @@ def test_a_model_that_cannot_be_read(name: str, tmp_path: Path) -> None:
         assert "KenLM cannot read it" in message or "not an ARPA file" in message or "NUL" in message
 
 
-def test_a_model_of_other_letters_or_another_case() -> None:
+def test_a_model_of_other_letters_another_case_or_the_other_unit() -> None:
     upper = str(bigrams("upper.arpa", [word.upper() for word in spelled(LETTERS, 3)]))
     message = refused("beam_lm", ENGLISH, lm=upper)
     assert 'words cannot be spelled with the alphabet "abc' in message
@@ -108,9 +108,6 @@ def test_a_model_of_other_letters_or_another_case() -> None:
     assert "αβ" in message
     characters = str(bigrams("greek-characters.arpa", ["α", "β"]))
     assert "α β are not in the alphabet" in refused("beam_charlm", ENGLISH, lm=characters)
-
-
-def test_a_model_of_the_other_unit() -> None:
     characters, words = models(ENGLISH, 1)[1], str(bigrams("longer.arpa", ["ab", "b"]))
     assert "a model of characters; use decoder=beam_charlm" in refused("beam_lm", ENGLISH, lm=characters)
     assert "a model of words; use decoder=beam_lm" in refused("beam_charlm", ENGLISH, lm=words)

@@ -171,19 +171,30 @@ def test_layers_come_in_one_by_one_and_those_that_stay_keep_weights_and_optimize
     assert again.heights == [2] * 2 + [3] * 6
 
 
-def test_a_model_that_cannot_grow_is_refused() -> None:
+def test_what_cannot_be_pretrained_is_refused() -> None:
     """Else the layers would all train from the start, and nobody would know."""
     task = SimpleNamespace(model=torch.nn.Linear(1, 1))
     with pytest.raises(UsageError, match="Linear cannot add layers later"):
         component("pretrain", "layers").setup(None, task, "fit")
-
-
-def test_training_too_short_for_the_stack_is_refused() -> None:
     with pytest.raises(UsageError, match="max_epochs=2: expected 3 or more"):
         build(compose("pretrain=layers", "layers=3", "max_epochs=2").pretrain)
     for epochs in (0, 1.5):
         with pytest.raises(UsageError, match=f"epochs={epochs}"):
             build(compose("pretrain=layers", f"pretrain.epochs={epochs}").pretrain)
+    for change, message in (
+        (["weights_parts=null"], "pretrain.parts=None: expected a list of parts of the model"),
+        (["pretrain.parts=[encoder]"], "pretrain.parts=encoder: expected convolutions, norms, output, recurrent"),
+        (["pretrain.parts=[convolutions,norms,recurrent,output]"], "pretrain.parts=.*: expected a part that remains"),
+        (["pretrain.parts=[output]", "pretrain.until=3"], "pretrain.until=3: expected a whole number from 1 to 2"),
+    ):
+
+        def set_up(change: list[str] = change) -> None:
+            cfg = compose("width=8", "layers=2", "gpus=0", "max_epochs=3", "pretrain=frozen", *change)
+            task, _ = assemble(cfg, standing_corpus())
+            cast(Any, task.callbacks.pretrain).setup(None, task, "fit")
+
+        with pytest.raises(UsageError, match=f"^{message}"):
+            set_up()
 
 
 def test_frozen_parts_do_not_move_until_their_epoch_and_then_do(tiny_corpus: Path, tmp_path: Path) -> None:
@@ -223,20 +234,3 @@ def test_frozen_parts_do_not_move_until_their_epoch_and_then_do(tiny_corpus: Pat
     assert moved == [free, free, tensors]
     assert watch.gradients[:2] == [{key for key in free if "running" not in key}] * 2
     assert watch.gradients[2] == {key for key in tensors if "running" not in key}
-
-
-def test_wrong_frozen_parts_are_refused() -> None:
-    for change, message in (
-        (["weights_parts=null"], "pretrain.parts=None: expected a list of parts of the model"),
-        (["pretrain.parts=[encoder]"], "pretrain.parts=encoder: expected convolutions, norms, output, recurrent"),
-        (["pretrain.parts=[convolutions,norms,recurrent,output]"], "pretrain.parts=.*: expected a part that remains"),
-        (["pretrain.parts=[output]", "pretrain.until=3"], "pretrain.until=3: expected a whole number from 1 to 2"),
-    ):
-
-        def set_up(change: list[str] = change) -> None:
-            cfg = compose("width=8", "layers=2", "gpus=0", "max_epochs=3", "pretrain=frozen", *change)
-            task, _ = assemble(cfg, standing_corpus())
-            cast(Any, task.callbacks.pretrain).setup(None, task, "fit")
-
-        with pytest.raises(UsageError, match=f"^{message}"):
-            set_up()

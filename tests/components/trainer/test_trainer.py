@@ -125,18 +125,6 @@ def test_workers_go_on_as_they_were_each_with_its_own_optimizer(tiny_corpus: Pat
     assert same(model_of(tmp_path / "again", 1), model_of(tmp_path / "whole", 1))
 
 
-@pytest.mark.slow
-def test_synchronous_ranks_keep_the_same_weights_while_the_stack_grows(tiny_corpus: Path, tmp_path: Path) -> None:
-    """torch's wrapper stops at a layer without a gradient, unless it knows of it."""
-    options = (*PLAIN, "layers=2", "pretrain=layers", "averaging=ema", "trainer=ddp")
-    done = ranks(tiny_corpus, tmp_path, *options)
-    assert done.returncode == 0, done.stderr[-2000:]
-    first, last = model_of(tmp_path, 0), model_of(tmp_path, 1)
-    grown = [key for key in first if ".recurrent.1." in key]
-    assert grown
-    assert not any(torch.equal(first[key], last[key]) for key in grown)
-
-
 def test_the_machines_that_were_started_are_those_that_were_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UsageError, match="nodes=2: this run was started on 1"):
         device_count(compose("gpus=0", "nodes=2"))

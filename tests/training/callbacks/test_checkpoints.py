@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest import mock
 
 import pytest
 import pytorch_lightning as pl
@@ -50,23 +51,20 @@ def as_in_a_terminal() -> Iterator[None]:
     signal.signal(signal.SIGHUP, before)
 
 
+def stop(cfg: Any, *callbacks: pl.Callback) -> None:
+    """Train until a callback's signal stops the run."""
+    disturbed = with_callbacks(fitting.trainer, *callbacks)
+    with mock.patch.object(fitting, "trainer", disturbed), pytest.raises(Stopped):
+        train(cfg)
+
+
 @pytest.mark.parametrize("moment", [(0, BATCHES - 1), (EPOCHS - 1, BATCHES - 1)], ids=str)
 def test_a_stopped_run_goes_on_bit_for_bit(
-    moment: tuple[int, int],
-    undisturbed: dict[str, Any],
-    tiny_corpus: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    moment: tuple[int, int], undisturbed: dict[str, Any], tiny_corpus: Path, tmp_path: Path
 ) -> None:
     """Stopped at the end of an epoch, and after the last batch of all before the evaluation."""
     cfg = config(tiny_corpus, tmp_path)
-    number = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)[sum(moment) % 3]
-    with monkeypatch.context() as patched:
-        usual = fitting.trainer
-        disturbed = with_callbacks(usual, SignalAt(*moment, number))
-        patched.setattr(fitting, "trainer", disturbed)
-        with pytest.raises(Stopped):
-            train(cfg)
+    stop(cfg, SignalAt(*moment, (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)[sum(moment) % 3]))
     (folder,) = (path.parent for path in tmp_path.rglob("status.json"))
     torch.manual_seed(1)  # what this process drew meanwhile must not matter
     assert train(cfg) == folder
@@ -75,24 +73,18 @@ def test_a_stopped_run_goes_on_bit_for_bit(
     assert [key for key in undisturbed if not same(result[key], undisturbed[key])] == []
 
 
-class SignalAtStart(pl.Callback):
-    """Sends this process a signal before the first batch, when a resumed run has its state."""
-
-    def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        os.kill(os.getpid(), signal.SIGTERM)
-
-
 def test_a_run_that_is_stopped_again_before_its_first_batch_goes_on_bit_for_bit(
-    undisturbed: dict[str, Any], tiny_corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    undisturbed: dict[str, Any], tiny_corpus: Path, tmp_path: Path
 ) -> None:
     """The second checkpoint is written before anything has been added to what the first one held."""
+
+    class SignalAtStart(pl.Callback):
+        def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+            os.kill(os.getpid(), signal.SIGTERM)
+
     cfg = config(tiny_corpus, tmp_path)
-    usual = fitting.trainer
-    for callback in (SignalAt(1, 0, signal.SIGTERM), SignalAtStart()):
-        monkeypatch.setattr(fitting, "trainer", with_callbacks(usual, callback))
-        with pytest.raises(Stopped):
-            train(cfg)
-    monkeypatch.setattr(fitting, "trainer", usual)
+    stop(cfg, SignalAt(1, 0, signal.SIGTERM))
+    stop(cfg, SignalAtStart())
     result = results(train(cfg))
     assert [key for key in undisturbed if not same(result[key], undisturbed[key])] == []
 
@@ -101,11 +93,8 @@ def test_a_run_continues_from_the_checkpoint_that_it_read_whatever_is_in_the_fil
     undisturbed: dict[str, Any], tiny_corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A process that lost its lease may still write last.ckpt: weights and random state must be of the same one."""
-    cfg = config(tiny_corpus, tmp_path)
-    usual = fitting.trainer
-    monkeypatch.setattr(fitting, "trainer", with_callbacks(usual, SignalAt(1, 0, signal.SIGTERM)))
-    with pytest.raises(Stopped):
-        train(cfg)
+    cfg, usual = config(tiny_corpus, tmp_path), fitting.trainer
+    stop(cfg, SignalAt(1, 0, signal.SIGTERM))
     (path,) = tmp_path.rglob("last.ckpt")
 
     def replaced(*arguments: Any, **keywords: Any) -> pl.Trainer:
@@ -157,11 +146,7 @@ def test_a_long_validation_is_left_at_once_for_the_checkpoint_before_it(
                 signal.raise_signal(signal.SIGTERM)
 
     cfg = config(tiny_corpus, tmp_path, "batch.size=3")  # the validation has two batches
-    with monkeypatch.context() as patched:
-        usual = fitting.trainer
-        patched.setattr(fitting, "trainer", with_callbacks(usual, SignalInValidation()))
-        with pytest.raises(Stopped):
-            train(cfg)
+    stop(cfg, SignalInValidation())
     assert seen.count(EPOCHS - 1) == 1, "the next batch is not validated"
     (path,) = tmp_path.rglob("last.ckpt")
     position = torch.load(path, weights_only=True)["position"]
@@ -327,19 +312,12 @@ def test_the_same_utterances_are_decoded_after_every_second_batch(transcribed: P
     assert [row["hypothesis"] for row in rows(transcribed)[-3:]] == texts
 
 
-def test_a_resumed_run_repeats_none_of_them(
-    transcribed: Path, tiny_corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_resumed_run_repeats_none_of_them(transcribed: Path, tiny_corpus: Path, tmp_path: Path) -> None:
     """Stopped after the fourth batch, whose rows are written before its checkpoint; one batch was lost with the file
     of the checkpoint, so that the fourth is trained on again.
     """
     cfg = transcripts_config(tiny_corpus, tmp_path)
-    with monkeypatch.context() as patched:
-        usual = fitting.trainer
-        disturbed = with_callbacks(usual, SignalAt(1, 0, signal.SIGTERM))
-        patched.setattr(fitting, "trainer", disturbed)
-        with pytest.raises(Stopped):
-            train(cfg)
+    stop(cfg, SignalAt(1, 0, signal.SIGTERM))
     (stopped,) = (path.parent for path in tmp_path.rglob("status.json"))
     with (stopped / "transcripts.csv").open("a") as file:
         file.write("6,10-1-0000,a cab,of a step that the checkpoint has not seen\n")
