@@ -10,7 +10,10 @@ from asr_ablations.config import targets
 from asr_ablations.config.build import check_targets
 from asr_ablations.config.compose import compose
 from asr_ablations.runs.identity import identity
+from asr_ablations.sweep.live import label_arms
+from asr_ablations.sweep.preflight import ComposedRun, plain
 from asr_ablations.training.assembly import build_callbacks
+from asr_verdicts.arms import choice_of
 from asr_verdicts.errors import UsageError
 from tests.helpers.fits import fit
 from tests.helpers.support import CONF
@@ -72,3 +75,11 @@ def test_an_unknown_callback_is_refused() -> None:
     for word in ("default", "5"):
         with pytest.raises(UsageError, match=f"callbacks={word}: expected weight_norms"):
             compose(CONF, [f"callbacks={word}"], name="config", folder=None)
+
+
+def test_an_arm_is_named_by_its_callbacks() -> None:
+    for words, name in (([], "none"), (["callbacks=weight_norms"], "weight_norms")):
+        cfg = compose(CONF, ["overrides=[]", *words], name="config", folder=None)
+        assert choice_of(ComposedRun(plain(cfg), list(cfg.overrides)), "callbacks") == name
+    on = "+callbacks@callbacks.weight_norms=weight_norms"
+    assert label_arms([["seed=0"], [on, "seed=0"]]) == ["default", "callbacks=weight_norms"]
