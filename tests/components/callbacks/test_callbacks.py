@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from asr_ablations.components.logger.plain_config import plain_config
 from asr_ablations.config import targets
 from asr_ablations.config.build import check_targets
 from asr_ablations.config.compose import compose
@@ -81,5 +82,6 @@ def test_an_arm_is_named_by_its_callbacks() -> None:
     for words, name in (([], "none"), (["callbacks=weight_norms"], "weight_norms")):
         cfg = compose(CONF, ["overrides=[]", *words], name="config", folder=None)
         assert choice_of(ComposedRun(plain(cfg), list(cfg.overrides)), "callbacks") == name
+        assert plain_config(plain(cfg))["callbacks"] == name
     on = "+callbacks@callbacks.weight_norms=weight_norms"
     assert label_arms([["seed=0"], [on, "seed=0"]]) == ["default", "callbacks=weight_norms"]
