@@ -2,8 +2,8 @@
 
 import logging
 import sys
-from pathlib import Path
 from collections.abc import Mapping
+from pathlib import Path
 
 from omegaconf import DictConfig
 from rich.table import Column, Table
