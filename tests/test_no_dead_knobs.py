@@ -186,7 +186,13 @@ def for_training(cfg: DictConfig) -> tuple[DictConfig, Any]:
     """A config whose decoder a training can have, and its corpus."""
     greedy = OmegaConf.load(CONF / "decoder" / "greedy.yaml")
     merged = OmegaConf.merge(cfg, {"decoder": None}, {"decoder": greedy}) if rescores(cfg) else cfg
-    return merged, build(cfg.data)  # type: ignore[return-value]
+    return merged, corpus_of(json.dumps(OmegaConf.to_container(cfg.data, resolve=True)))  # type: ignore[return-value]
+
+
+@functools.cache
+def corpus_of(data: str) -> Any:
+    """It keeps what it has read."""
+    return build(OmegaConf.create({"data": json.loads(data)}).data)
 
 
 def rescores(cfg: DictConfig) -> bool:
