@@ -102,14 +102,11 @@ class StoredArtifact:
 
 
 class Store:
-    """Everything that was received. queries: the names of the GraphQL requests, in order; unknown: those without an
-    answer, which a test must not see.
-    """
+    """Everything that was received. unknown: GraphQL requests without an answer, which a test must not see."""
 
     def __init__(self) -> None:
         self.runs: dict[tuple[str, str, str], StoredRun] = {}
         self.artifacts: list[StoredArtifact] = []
-        self.queries: list[str] = []
         self.unknown: list[str] = []
 
     def run(self, entity: str, project: str, id_: str) -> StoredRun | None:
@@ -149,7 +146,6 @@ class Answers:
         }  # fmt: skip
 
     def __call__(self, name: str, variables: Json) -> Json:
-        self.store.queries.append(name)
         if name not in self.by_name:
             self.store.unknown.append(name)
             return {"errors": [{"message": f"the stand-in knows no {name}"}]}
