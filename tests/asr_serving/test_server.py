@@ -289,10 +289,3 @@ def test_what_is_no_audio_is_reported(page: Any, tmp_path: Path) -> None:
     assert page.inner_text("#error").startswith("the recording cannot be read; expected audio such as WAV")
     assert page.is_hidden("#result")
     assert page.is_enabled("#record")
-
-
-def test_what_is_too_large_is_not_sent(page: Any, tmp_path: Path) -> None:
-    (tmp_path / "large.wav").write_bytes(bytes(2_000_001))
-    page.set_input_files("#file", tmp_path / "large.wav")
-    page.wait_for_selector("#error:not(:empty)")
-    assert page.inner_text("#error") == "the recording is over 2 MB"

@@ -70,19 +70,6 @@ def test_a_reader_that_has_gone_away_sees_no_traceback() -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "lines"),
-    [
-        (["--help", "norm"], ["norm=batch (default)  ", "    norm.epsilon=1.0e-5"]),
-        (["--help", "keys"], ["seed=0", "batch.size=", "precision=32  32; 16 or bf16: mixed"]),
-    ],
-)
-def test_help_explains_a_group_and_all_keys(words: list[str], lines: list[str], tmp_path: Path) -> None:
-    done = expect(0, python(["src/train.py", *words], clean_environment(tmp_path, tmp_path)))
-    assert all(any(printed.startswith(line) for printed in done.stdout.splitlines()) for line in lines), done.stdout
-    assert len(done.stdout.splitlines()) < 150
-
-
-@pytest.mark.parametrize(
     ("words", "shown", "hidden"),
     [
         (["src/transcribe.py", "--help"], ["decoder: attention_rescored, beam", "src/transcribe.py"], "optimizer: "),

@@ -1,45 +1,11 @@
-"""The options of commands, the heads of sweep files, and plans."""
+"""plan=true: what a sweep or a run would take."""
 
 import re
 
 import pytest
 
-from publish import options
 from tests.helpers.command import SHRUNKEN, run, run_folders
 from tests.helpers.interpreter import expect
-
-
-def test_the_page_has_keys_values_comments_and_options(tmp_path, monkeypatch):
-    (tmp_path / "norm").mkdir()
-    (tmp_path / "config.yaml").write_text(
-        "defaults: [_self_, norm: batch]\n\nseed: 0\n"
-        "precision: 32         # 32 or 16;\n                      # bf16: mixed\n"
-        "batch:                # per GPU\n  size: 16            # utterances | of a step\n"
-        "limits: {minutes: 10, megabytes: 25}   # of <one> recording\n\n# Keys below steer the machine\nthreads: null\n"
-    )
-    (tmp_path / "norm" / "batch.yaml").write_text(
-        "# Over valid frames only\n#   python src/train.py norm=batch\n"
-        "_target_: asr_ablations.components.norm.batch.BatchNorm\n_partial_: true\nepsilon: 1.0e-5\n"
-    )
-    (tmp_path / "norm" / "sized.yaml").write_text(
-        "# @package _global_\ndefaults: [override /augment: specaugment]\n\nwidth: 8\n"
-        "norm:\n  steps:\n    - {_target_: torch.nn.Identity, size: 3}\n"
-    )
-    (tmp_path / "norm" / "none.yaml").write_text("_target_: asr_ablations.components.norm.none.NoNorm\n")
-    monkeypatch.setattr(options, "CONF", tmp_path)
-    monkeypatch.setattr(options, "COMMANDS", ())
-    page = options.page().splitlines()
-    for line in (
-        "| `seed` | `0` | |", "| `precision` | `32` | 32 or 16; bf16: mixed |", "| `batch` | | per GPU |",
-        "| `batch.size` | `16` | utterances \\| of a step |", "| `limits.minutes` | `10` | of \\<one> recording |",
-        "Keys below steer the machine.", "| `threads` | `null` | |",
-        "| **`batch`** (default) | Over valid frames only |", "| `norm.epsilon` | `batch` | `1.0e-5` | |",
-        "| `width` | `sized` | `8` | |", "| `norm.steps` | `sized` | `[{size: 3}]` | |",
-        "| `augment` | `sized` | `specaugment` | the option chosen with it |", "| `sized` | |",
-    ):  # fmt: skip
-        assert line in page
-    assert any(line.startswith("| `none` | No normalisation") for line in page), "explained by its module"
-
 
 SWEEP = ["src/train.py", "-m", *SHRUNKEN, "logger=csv", "max_epochs=3", "rnn=lstm,gru", "sweep=s"]
 

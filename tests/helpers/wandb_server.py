@@ -102,15 +102,12 @@ class StoredArtifact:
 
 
 class Store:
-    """Everything that was received. queries: the names of the GraphQL requests, in order; unknown: those without an
-    answer, which a test must not see.
-    """
+    """Everything that was received. unknown: GraphQL requests without an answer, which a test must not see."""
 
     def __init__(self) -> None:
         self.runs: dict[tuple[str, str, str], StoredRun] = {}
         self.artifacts: list[StoredArtifact] = []
         self.views: dict[str, Json] = {}
-        self.queries: list[str] = []
         self.unknown: list[str] = []
 
     def run(self, entity: str, project: str, id_: str) -> StoredRun | None:
@@ -151,7 +148,6 @@ class Answers:
         }  # fmt: skip
 
     def __call__(self, name: str, variables: Json) -> Json:
-        self.store.queries.append(name)
         if name not in self.by_name:
             self.store.unknown.append(name)
             return {"errors": [{"message": f"the stand-in knows no {name}"}]}
@@ -184,7 +180,7 @@ class Answers:
         return {"project": {"allViews": {"edges": [{"node": node}] if node else []}}}
 
     def upsert_view(self, variables: Json) -> Json:
-        id_ = variables.get("id") or f"view-{len(self.store.queries)}"
+        id_ = variables.get("id") or f"view-{len(self.store.views)}"
         self.store.views[variables["name"]] = {**variables, "id": id_}
         return {"upsertView": {"view": {"id": id_, "name": variables["name"]}, "inserted": "id" not in variables}}
 
