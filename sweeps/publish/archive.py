@@ -6,6 +6,7 @@ decoders. It contains no weights, losses of single steps or paths of the machine
 sweep is a link, and the archive contains that run, too.
 """
 
+import argparse
 import csv
 import io
 import json
@@ -138,9 +139,12 @@ def hide_paths(text: str) -> str:
 
 
 def main() -> int:
-    """Unpack the records in sweeps/records/ under a folder, by default outputs/."""
+    """Unpack the records in sweeps/records/ as runs."""
+    parser = argparse.ArgumentParser(prog="python -m publish.archive", description=main.__doc__)
+    parser.add_argument("folder", type=Path, nargs="?", default=Path("outputs"), help="default: outputs")
+    folder = parser.parse_args().folder
     records = sorted((REPOSITORY / "sweeps" / "records").glob(f"*{ENDING}"))
-    print("wrote", *unpack(records, Path(sys.argv[1] if len(sys.argv) > 1 else "outputs")), sep="\n  ")
+    print("wrote", *unpack(records, folder), sep="\n  ")
     return 0
 
 

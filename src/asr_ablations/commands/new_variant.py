@@ -27,12 +27,12 @@ TEMPLATES = {"rnn": "gru", "norm": "layer", "data": "kaldi"}
 NATIVE = "native_cell"
 """Method that is not copied: it replaces `forward`, so changes to a copied `forward` would do nothing."""
 NEXT = {
-    "condition": ("evaluate", "run=<run> conditions=[{name},clean]", "to evaluate a run"),
-    "data": ("prepare", "data={name} data.root=<folder>", "to check every recording"),
-    "debug": ("train", "debug={name}", "for a run, which is never an arm"),
-    "callbacks": ("train", "-m callbacks=none,{name}", "for an ablation"),
+    "condition": ("evaluate", "", "run=<run> conditions=[{name},clean]", "to evaluate a run"),
+    "data": ("prepare", "", "data={name} data.root=<folder>", "to check every recording"),
+    "debug": ("train", "", "debug={name}", "for a run, which is never an arm"),
+    "callbacks": ("train", "-m ", "callbacks=none,{name}", "for an ablation"),
 }
-"""The command to propose after `check`, with arguments and purpose, for groups whose options are not plain arms."""
+"""The command to propose after `check`, with -m, overrides and purpose, for groups whose options are not plain arms."""
 USER_PACKAGE = "variants"  # package for the user's classes, next to the user's conf/
 
 
@@ -84,10 +84,9 @@ def new(group: str, name: str, like: str | None, *, force: bool = False) -> int:
     print(f"copied from {group}={like}; change the files, then run")
     if group != "condition":
         print(f"  {typed('check')} {where}{group}={name}    to check them against the group's contract")
-    command, words, purpose = NEXT.get(group, ("train", f"-m {group}={name},{like}", "for an ablation"))
-    words = words.format(name=name)
-    words = f"-m {where}{words.removeprefix('-m ')}" if words.startswith("-m ") else f"{where}{words}"
-    print(f"  {typed(command)} {words}    {purpose}")
+    default = ("train", "-m ", f"{group}={name},{like}", "for an ablation")
+    command, several, words, purpose = NEXT.get(group, default)
+    print(f"  {typed(command)} {several}{where}{words.format(name=name)}    {purpose}")
     return 0
 
 
