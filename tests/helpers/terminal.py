@@ -1,5 +1,6 @@
 """A command in a terminal of 80 columns, as a user sees it."""
 
+import contextlib
 import os
 import pty
 import re
@@ -21,8 +22,7 @@ CODES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 class Screen:
     """What a command wrote to its terminal. codes: all of it; exit_code: once it has ended."""
 
-    def __init__(self) -> None:
-        self.codes, self.exit_code = "", -1
+    codes, exit_code = "", -1
 
     @property
     def text(self) -> str:
@@ -39,13 +39,11 @@ class Screen:
                 lines += [""] * (row + 1 - len(lines))
             elif part == "\r":
                 column = 0
-            elif part.startswith("\x1b["):
-                count = int(re.sub(r"\D", "", part) or 1)
-                if part.endswith("A"):
-                    row = max(0, row - count)
-                elif part.endswith("K"):
-                    lines[row] = "" if part == "\x1b[2K" else lines[row][:column]
-            elif part:
+            elif part.startswith("\x1b[") and part.endswith("A"):
+                row = max(0, row - int(re.sub(r"\D", "", part) or 1))
+            elif part.startswith("\x1b[") and part.endswith("K"):
+                lines[row] = "" if part == "\x1b[2K" else lines[row][:column]
+            elif part and not part.startswith("\x1b["):
                 line = lines[row].ljust(column)
                 lines[row], column = line[:column] + part + line[column + len(part) :], column + len(part)
         return [line.rstrip() for line in lines]
@@ -64,18 +62,12 @@ def in_a_terminal(
         start_new_session=True,
     )  # fmt: skip
     os.close(theirs)
-    screen, interrupted = Screen(), interrupt_at is None
-    with open(ours, "rb", buffering=0) as stream:
-        while True:
-            try:
-                part = stream.read(2**16)
-            except OSError:  # the last one who could write has ended
-                break
-            if not part:
-                break
+    screen = Screen()
+    with open(ours, "rb", buffering=0) as stream, contextlib.suppress(OSError):  # the last who could write has ended
+        while part := stream.read(2**16):
             screen.codes += part.decode("utf-8", errors="replace")
-            if not interrupted and interrupt_at is not None and interrupt_at in screen.text:
+            if interrupt_at is not None and interrupt_at in screen.text:
                 process.send_signal(signal.SIGINT)
-                interrupted = True
+                interrupt_at = None
     screen.exit_code = process.wait()
     return screen
