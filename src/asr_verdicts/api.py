@@ -40,13 +40,13 @@ class Table(list[Row]):
         return _html_table(head, [[_format_cell(row[key]) for key in head] for row in self])
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Result:
     """The result of `compare`. Notebooks display it as a table, a figure and the verdict sentences."""
 
     comparison: Comparison
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
         """Return the verdict sentences and the warnings, one per line."""
         return "\n".join([*map(str, self.comparison.answer), *(f"! {warning}" for warning in self.warnings)])
 

@@ -152,9 +152,14 @@ def _find_levels(runs: Sequence[ConfiguredRun], factor: Sequence[str], keys: Seq
         return choices
     plain = [key for key in keys if not key.endswith("_target_")]
     return [
-        {**levels, **{key: value_text(of_run[key]) for key in plain if key in of_run}}
+        {**levels, **{key: _level_text(key, of_run[key]) for key in plain if key in of_run}}
         for levels, of_run in zip(choices, (run.content for run in runs), strict=True)
     ]
+
+
+def _level_text(key: str, value: object) -> str:
+    """Return a value as text, and of the hash of an own variant's source its first digits."""
+    return value_text(value)[: 8 if key.endswith("_source_") else None]
 
 
 # config groups that are null in a resolved config if their option `none` is chosen
@@ -165,6 +170,7 @@ def choice_of(run: ConfiguredRun, root: str) -> str:
     """Return a run's option for a config group, or its value for a plain config key, as text.
 
     An option's name is the one that the user typed in an override or, without an override, its module or class name.
+    Several options of a group are joined by +.
     """
     node: object = run.config
     for part in root.split("."):
@@ -173,6 +179,8 @@ def choice_of(run: ConfiguredRun, root: str) -> str:
         return "none"
     if not isinstance(node, dict):
         return value_text(run.content.get(root, node))
+    if "_target_" not in node:  # options by name, such as callbacks
+        return "+".join(node) or "none"
     typed = [line.partition("=")[2] for line in run.overrides if line.lstrip("+").startswith(f"{root}=")]
     if typed and re.fullmatch(r"[\w.-]+", typed[-1]):
         return typed[-1]

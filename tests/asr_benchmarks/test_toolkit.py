@@ -1,6 +1,5 @@
 """RETURNN's framewise experiment in miniature: every engine really trains, on the same frames, to the same losses."""
 
-import copy
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -9,14 +8,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from omegaconf import OmegaConf
-from torch.nn.functional import cross_entropy
 
 from asr_benchmarks.toolkit.loops import Minimal, PlainLoop, ProjectLoop
-from asr_benchmarks.toolkit.measure import list_ways, set_averaging
-from asr_benchmarks.toolkit.network import Engine, Frames, Network, Settings, generate
-from asr_benchmarks.worker import Group, Implementation, Worker, choose_runnable
+from asr_benchmarks.toolkit.measure import list_ways
+from asr_benchmarks.toolkit.network import Frames, Settings, generate
+from asr_benchmarks.worker import Implementation, Worker, choose_runnable
 from asr_verdicts.errors import UsageError
 from tests.helpers.support import compose
 
@@ -48,19 +45,6 @@ class BothLoops:
 def running(make: Callable[..., Any], folder: str, settings: Settings, text: str) -> Iterator[Worker]:
     with Worker(partial(make, folder, settings, text), threads=1, children=True) as worker:
         yield worker
-
-
-def test_frames_lie_about_their_labels_points_and_labels_last(folder: str) -> None:
-    frames = Frames(Path(folder), SETTINGS)
-    assert frames.features.shape == (9, 40, 5)
-    assert frames.train_utterances == 7
-    assert frames.train_utterances * frames.labels.shape[1] == 280
-    assert sum(len(chunks) for chunks in frames.held_out()) == 2 * 4
-    for label in range(SETTINGS.labels):
-        points = frames.features[frames.labels == label]
-        assert points.std(axis=0) == pytest.approx(0.3, abs=0.15)
-    stays = (frames.labels[:, 1:] == frames.labels[:, :-1]).mean()
-    assert stays == pytest.approx(0.8 + 0.2 / SETTINGS.labels, abs=0.08)
 
 
 @pytest.mark.parametrize("ranks", [1, 3])
@@ -107,52 +91,6 @@ def test_an_engine_of_another_device_and_one_without_its_packages_are_left_out_w
         "tensorflow left out: it only runs on cpu",
         "absent left out, no_such_toolkit not installed: pip install '.[benchmarks]'",
     ]
-
-
-def test_the_error_rate_counts_held_out_frames(folder: str) -> None:
-    class Constant(Engine):
-        def compute_logits(self, x: torch.Tensor) -> torch.Tensor:
-            return torch.eye(SETTINGS.labels)[2].expand(*x.shape[:2], -1)
-
-    engine = Constant(folder, SETTINGS, "")
-    assert engine.error_rate() == pytest.approx(100 * (engine.frames.labels[7:] != 2).mean())
-
-
-def by_hand(folder: str, settings: Settings, every: int) -> list[float]:
-    """Losses of two workers that are averaged, in one process."""
-    frames = Frames(Path(folder), settings)
-    networks = [Network(settings), copy.deepcopy(Network(settings))]
-    optimizers = [torch.optim.SGD(n.parameters(), lr=settings.lr, momentum=settings.momentum) for n in networks]
-    means, step = [], 0
-    for epoch in range(EPOCHS):
-        taken: list[float] = []
-        batches = list(zip(*(frames.batches(epoch, rank, 2) for rank in range(2)), strict=True))
-        for number, pair in enumerate(batches, start=1):
-            for network, optimizer, (x, y) in zip(networks, optimizers, pair, strict=True):
-                loss = cross_entropy(network(x).flatten(0, 1), y.flatten())
-                optimizer.zero_grad()
-                loss.backward()
-                optimizer.step()
-                taken.append(float(loss.detach()))
-            step += 1
-            if number == len(batches) or step % every == 0:
-                for a, b in zip(*(network.parameters() for network in networks), strict=True):
-                    mean = (a.data + b.data) / 2
-                    a.data.copy_(mean)
-                    b.data.copy_(mean)
-        means.append(sum(taken) / len(taken))
-    return means
-
-
-@pytest.mark.slow
-def test_two_workers_are_averaged_as_by_hand(folder: str) -> None:
-    """After every second step, and at the end of each epoch."""
-    cfg = OmegaConf.to_yaml(set_averaging(compose("gpus=0"), 2), resolve=True)
-    with Group(partial(ProjectLoop, folder, SETTINGS, cfg), 2, threads=1, ranks=True) as group:
-        epochs = [group.call("step") for _ in range(EPOCHS)]
-        assert 0 <= group.workers[0].call("error_rate") <= 100
-    assert {sum(step.frames for step in steps) for steps in epochs} == {240}
-    assert [(a.loss + b.loss) / 2 for a, b in epochs] == pytest.approx(by_hand(folder, SETTINGS, every=2), abs=1e-4)
 
 
 def test_one_worker_has_nothing_to_average() -> None:

@@ -47,24 +47,10 @@ def expected(task: CTCTask, samples: np.ndarray) -> torch.Tensor:
     return log_probs[0, : int(lengths[0])]
 
 
-def compare(task: CTCTask, file: Path, utterances: list[np.ndarray]) -> None:
-    """One padded batch of all, garbage behind the lengths, against each alone in torch."""
-    lengths = np.array([len(u) for u in utterances])
-    audio = np.random.default_rng(0).normal(0, 0.3, (len(utterances), lengths.max())).astype(np.float32)
-    for row, samples in zip(audio, utterances, strict=True):
-        row[: len(samples)] = samples / np.float32(32768)
-    outputs, frames = onnxruntime.InferenceSession(file).run(None, {"audio": audio, "lengths": lengths})
-    for samples, output, count in zip(utterances, outputs, frames, strict=True):
-        reference = expected(task, samples)
-        assert count == len(reference)
-        np.testing.assert_allclose(output[:count], reference.numpy(), rtol=0, atol=1e-4)
-
-
 @pytest.mark.parametrize(
     "overrides",
     [
         ["rnn=gru", "model=itu", "model.directions=sum", "features=logmel_mfcc"],
-        ["rnn=rnn_relu", "model.directions=forward", "model.lookahead=3", "norm=layer", "features=spectrogram"],
         ["model=conformer"],
     ],
     ids=" ".join,
@@ -72,11 +58,20 @@ def compare(task: CTCTask, file: Path, utterances: list[np.ndarray]) -> None:
 def test_the_graph_gives_torchs_log_probabilities(
     tmp_path: Path, speech: list[np.ndarray], overrides: list[str]
 ) -> None:
-    """Both other recurrent operators, one and two directions, each kind of features, and attention."""
+    """An export refuses a graph that differs from torch, so an operator of each kind is enough."""
     task = small_task("layers=1", *overrides)
     write_graph(Graph(task, False), tmp_path / "model.onnx", None, DESCRIPTION)
-    compare(task, tmp_path / "model.onnx", speech)
-    compare(task, tmp_path / "model.onnx", [speech[0], speech[1][:1], speech[2][:0]])
+    session = onnxruntime.InferenceSession(tmp_path / "model.onnx")
+    for utterances in (speech, [speech[0], speech[1][:1], speech[2][:0]]):
+        lengths = np.array([len(u) for u in utterances])  # one padded batch of all, garbage behind the lengths
+        audio = np.random.default_rng(0).normal(0, 0.3, (len(utterances), lengths.max())).astype(np.float32)
+        for row, samples in zip(audio, utterances, strict=True):
+            row[: len(samples)] = samples / np.float32(32768)
+        outputs, frames = session.run(None, {"audio": audio, "lengths": lengths})
+        for samples, output, count in zip(utterances, outputs, frames, strict=True):
+            reference = expected(task, samples)
+            assert count == len(reference)
+            np.testing.assert_allclose(output[:count], reference.numpy(), rtol=0, atol=1e-4)
 
 
 def test_a_layer_missing_in_onnx_is_refused() -> None:

@@ -1,9 +1,7 @@
 """The recogniser and the recordings that it is given."""
 
 import io
-import multiprocessing
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -12,7 +10,6 @@ import soundfile
 from asr_ablations import SAMPLE_RATE
 from asr_ablations.components.decoder.greedy import Greedy
 from asr_ablations.data.audio import duration, read
-from asr_ablations.tools.machine import peak_memory
 from asr_ablations.training.trained_model import load_run
 from asr_serving.recogniser import Recogniser, batches
 from asr_serving.transcribe import find_sources, read_whole
@@ -69,11 +66,8 @@ def test_times_of_later_pieces_count_from_the_beginning(memorised_run: Path, tin
 def test_no_recording_and_recordings_of_almost_nothing(memorised_run: Path) -> None:
     recognise = recogniser(memorised_run)
     assert list(recognise([])) == []
-    assert [[p.text for p in pieces] for pieces in recognise([np.zeros(n, np.int16) for n in (0, 1, 399)])] == [
-        [],
-        [""],
-        [""],
-    ]
+    results = recognise([np.zeros(n, np.int16) for n in (0, 1, 399)])
+    assert [[piece.text for piece in pieces] for pieces in results] == [[], [""], [""]]
 
 
 def test_batches_hold_all_places_once_and_waste_little() -> None:
@@ -86,9 +80,6 @@ def test_batches_hold_all_places_once_and_waste_little() -> None:
     padded, real = sum(max(batch) * len(batch) for batch in sizes), sum(map(sum, sizes))
     assert real / padded > 0.9
     assert list(batches([(0, (0, 9000))], 4000)) == [[(0, (0, 9000))]]
-
-
-FORK = multiprocessing.get_context("fork")
 
 
 def test_folders_are_searched_at_any_depth_and_each_file_is_taken_once(tmp_path: Path) -> None:
@@ -109,7 +100,7 @@ def test_a_list_on_standard_input_and_an_empty_one(monkeypatch: pytest.MonkeyPat
         find_sources([str(tmp_path)])
 
 
-@pytest.mark.parametrize("rate", [8000, 16000, 44100])
+@pytest.mark.parametrize("rate", [8000, 44100])
 def test_blocks_join_without_a_seam(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, rate: int) -> None:
     """Read in blocks of 2 s and all at once, stereo."""
     time = np.arange(round(5.37 * rate)) / rate
@@ -120,26 +111,5 @@ def test_blocks_join_without_a_seam(monkeypatch: pytest.MonkeyPatch, tmp_path: P
     expected = read(tmp_path / "a.wav", 0, duration(tmp_path / "a.wav")).astype(int)
     assert len(samples) == len(expected)
     assert np.abs(samples - expected).max() <= 1
-    assert (
-        np.abs(samples - 0.75 * 0.4 * 32768 * np.sin(2 * np.pi * 700 * np.arange(len(samples)) / 16000))[800:-800].max()
-        < 60
-    )
-
-
-def grown(path: Path, sizes: Any) -> None:
-    before = peak_memory()
-    sizes.put((len(read_whole(path)), peak_memory() - before))
-
-
-def test_a_small_file_of_a_long_recording_takes_little_memory(tmp_path: Path) -> None:
-    """Four minutes of silence at 48 kHz are 40 kB as FLAC. Resampled at once they took 460 MB."""
-    with soundfile.SoundFile(tmp_path / "a.flac", "w", 48000, 1) as file:
-        for _ in range(240):
-            file.write(np.zeros(48000, dtype=np.int16))
-    sizes = FORK.SimpleQueue()
-    process = FORK.Process(target=grown, args=(tmp_path / "a.flac", sizes))
-    process.start()
-    samples, more = sizes.get()
-    process.join()
-    assert samples == 240 * 16000
-    assert more < 200e6
+    averaged = 0.75 * 0.4 * 32768 * np.sin(2 * np.pi * 700 * np.arange(len(samples)) / 16000)
+    assert np.abs(samples - averaged)[800:-800].max() < 60

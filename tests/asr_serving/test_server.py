@@ -13,7 +13,6 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import httpx
@@ -177,42 +176,29 @@ def test_of_many_uploads_as_many_as_may_wait_are_served(monkeypatch: pytest.Monk
         assert post(f"http://127.0.0.1:{port}", b"RIFF").status_code == 200
 
 
-def test_a_stuck_upload_does_not_keep_the_server() -> None:
-    with quick(lambda recordings: iter([])) as port:
-        stuck = socket.create_connection(("127.0.0.1", port))
+def test_a_stuck_upload_neither_keeps_the_server_nor_leaves_a_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    with (
+        quick(lambda recordings: iter([])) as port,
+        socket.create_connection(("127.0.0.1", port)) as stuck,
+    ):
         head = "POST /transcribe HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/octet-stream\r\n"
         stuck.sendall(f"{head}Content-Length: 1000\r\n\r\nxx".encode())
-        time.sleep(0.5)
-        begun = time.monotonic()
-    assert time.monotonic() - begun < 20
-    stuck.close()
-
-
-@pytest.mark.slow
-def test_a_signal_leaves_no_upload(memorised_run: Path, tmp_path: Path) -> None:
-    words = ["src/transcribe.py", f"run={memorised_run}", "serve=true", "port=0", "gpus=0"]
-    with start(words, {**os.environ, "TMPDIR": str(tmp_path)}) as command:
-        port = int(re.findall(r":(\d+) ", next(command.lines("errors")))[0])
-        with socket.create_connection(("127.0.0.1", port)) as upload:
-            head = "POST /transcribe HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/octet-stream\r\n"
-            upload.sendall(f"{head}Content-Length: 1000\r\n\r\nxx".encode())
-            wait_for(lambda: list(tmp_path.rglob("recording")))
-            command.send_signal(signal.SIGTERM)
-            done = command.finish()
-    assert done.returncode == 128 + signal.SIGTERM
-    assert "Traceback" not in done.stderr
+        wait_for(lambda: list(tmp_path.rglob("recording")))
     assert list(tmp_path.rglob("recording")) == []
 
 
 OPTIONS = [
     "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
     "--disable-background-networking", "--disable-component-update", "--disable-sync",
-    "--use-fake-device-for-media-stream", "--autoplay-policy=no-user-gesture-required",
+    "--use-fake-device-for-media-stream", "--use-fake-ui-for-media-stream",
+    "--autoplay-policy=no-user-gesture-required",
 ]  # fmt: skip
 KEEP_SENT = (
     "const send = window.fetch; window.fetch = (to, what) => { window.sent = what.body; return send(to, what); };"
 )
-MICROPHONE = ["--use-fake-ui-for-media-stream"]
 
 
 @pytest.fixture(scope="module")
@@ -232,25 +218,22 @@ def spoken(tiny_corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def browsers(spoken: Path) -> Iterator[SimpleNamespace]:
-    """A browser that allows the microphone, and one that does not."""
+def browser(spoken: Path) -> Iterator[Any]:
+    """A browser that allows the microphone."""
     chromium = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
     if chromium is None:
         pytest.skip("no chromium on this machine (Debian: apt-get install chromium)")
     playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
     with playwright.sync_playwright() as started:
         options = [*OPTIONS, f"--use-file-for-fake-audio-capture={spoken}"]
-        with_, without = (
-            started.chromium.launch(executable_path=chromium, args=[*options, *more]) for more in (MICROPHONE, [])
-        )
-        yield SimpleNamespace(with_=with_, without=without)
-        with_.close()
-        without.close()
+        launched = started.chromium.launch(executable_path=chromium, args=options)
+        yield launched
+        launched.close()
 
 
 @pytest.fixture
-def page(browsers: SimpleNamespace, microphone_address: str) -> Iterator[Any]:
-    opened = browsers.with_.new_page()
+def page(browser: Any, microphone_address: str) -> Iterator[Any]:
+    opened = browser.new_page()
     requested: list[str] = []
     errors: list[str] = []
     opened.on("request", lambda request: requested.append(request.url))
@@ -299,15 +282,6 @@ def test_the_microphone_is_recorded_and_transcribed(page: Any, microphone_addres
     assert rate == 16000
 
 
-def test_a_recording_that_reaches_the_limit_is_sent_and_says_so(browsers: SimpleNamespace, address: str) -> None:
-    page = browsers.with_.new_page()
-    page.goto(address)
-    page.click("#record")
-    page.wait_for_selector("#status:text-matches('the recording was as long as is allowed')")
-    assert page.inner_text("#record") == "Record"
-    page.close()
-
-
 def test_what_is_no_audio_is_reported(page: Any, tmp_path: Path) -> None:
     (tmp_path / "notes.wav").write_text("not a sound")
     page.set_input_files("#file", tmp_path / "notes.wav")
@@ -315,19 +289,3 @@ def test_what_is_no_audio_is_reported(page: Any, tmp_path: Path) -> None:
     assert page.inner_text("#error").startswith("the recording cannot be read; expected audio such as WAV")
     assert page.is_hidden("#result")
     assert page.is_enabled("#record")
-
-
-def test_what_is_too_large_is_not_sent(page: Any, tmp_path: Path) -> None:
-    (tmp_path / "large.wav").write_bytes(bytes(2_000_001))
-    page.set_input_files("#file", tmp_path / "large.wav")
-    page.wait_for_selector("#error:not(:empty)")
-    assert page.inner_text("#error") == "the recording is over 2 MB"
-
-
-def test_a_refused_microphone_is_reported(browsers: SimpleNamespace, microphone_address: str) -> None:
-    page = browsers.without.new_page()
-    page.goto(microphone_address)
-    page.click("#record")
-    page.wait_for_selector("#error:not(:empty)")
-    assert page.inner_text("#error") == "this page is not allowed to use the microphone"
-    page.close()

@@ -1,10 +1,9 @@
 """Transcripts: words with their times, long recordings in pieces, formats."""
 
 import itertools
-import json
 import math
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -12,13 +11,11 @@ import pytest
 import torch
 
 from asr_ablations import SAMPLE_RATE
-from asr_ablations.components.decoder.greedy import Greedy
 from asr_ablations.data.alphabet import Letters
 from asr_ablations.data.word_times import label_frames
 from asr_serving.recogniser import Piece, Word, align, cut
 from asr_serving.transcribe import Folder, Source, Stream, Transcript, as_srt, choose_output, doubt, subtitles
 from asr_verdicts.errors import UsageError
-from tests.helpers.support import shared_data
 
 HOUR = 3600.0
 
@@ -93,11 +90,9 @@ def test_a_recording_is_not_replaced_by_its_transcript(tmp_path: Path) -> None:
     ("name", "content", "allowed"),
     [
         ("notes.docx", "mine", False),
-        ("notes", "mine", False),
         ("b.flac", "sound", False),
         ("notes.docx", "", True),
         ("new.docx", None, True),
-        ("earlier.txt", "words", True),
         ("earlier.JSON", "words", True),
     ],
 )
@@ -151,50 +146,10 @@ def test_confidence_is_the_geometric_mean_of_the_letters_frames() -> None:
     assert unlikely.confidence < 0.1
 
 
-def test_no_text_no_words() -> None:
-    assert align(sharp("--"), "", ALPHABET, 1.0, 0.0) == []
-    assert align(torch.zeros(0, 4), "", ALPHABET, 1.0, 0.0) == []
-
-
 def test_double_letters_with_a_separation_character() -> None:
     alphabet = Letters("ab_", "_")
     (word,) = align(sharp("a a--b"), "aab", alphabet, 1.0, 0.0)
     assert (word.start, word.end) == (0, 6)
-
-
-def of_best_path(log_probs: torch.Tensor, symbols: str) -> Iterator[tuple[int, int]]:
-    """First frame and end of each word on the path of each frame's best symbol: the reference, without dynamic
-    programming. It is the most probable of all paths, so also of those of its own text.
-    """
-    best = log_probs.argmax(dim=-1).tolist()
-    runs = [(symbol, list(frames)) for symbol, frames in itertools.groupby(range(len(best)), lambda t: best[t])]
-    word: list[int] = []
-    for symbol, frames in [*runs, (symbols.index(" ") + 1, [])]:
-        if symbol and symbols[symbol - 1] == " ":
-            if word:
-                yield word[0], word[-1] + 1
-            word = []
-        elif symbol:
-            word += frames
-
-
-def test_greedy_text_is_aligned_as_its_own_path_says() -> None:
-    """A real model's outputs for an utterance of LibriSpeech."""
-    outputs = torch.tensor(json.loads(shared_data("golden/decoder/libri_logits.json").read_text())).double()
-    symbols = " abcdefghijklmnopqrstuvwxyz'"
-    blank_first = torch.cat([outputs[:, -1:], outputs[:, :-1]], dim=1).log_softmax(-1)
-    alphabet = Letters(symbols)
-    (text,) = Greedy(alphabet)(blank_first[None], torch.tensor([len(blank_first)]))
-    assert text.startswith("i have a good deal of will")
-    words = align(blank_first, text, alphabet, 1.0, 0.0)
-    assert " ".join(word.word for word in words) == text
-    frames = label_frames(blank_first.numpy(), alphabet.encode(text))
-    path = torch.zeros(len(blank_first), dtype=torch.long)
-    for label, where in zip(alphabet.encode(text), frames, strict=True):
-        path[where] = label
-    assert blank_first.gather(1, path[:, None]).sum() == pytest.approx(float(blank_first.max(dim=1).values.sum()))
-    assert [(word.start, word.end) for word in words] == list(of_best_path(blank_first, symbols))
-    assert all(0 < word.confidence <= 1 for word in words)
 
 
 def test_the_path_is_the_best_of_all() -> None:

@@ -29,19 +29,15 @@ def test_lists_of_texts() -> None:
     (verdict,) = result.verdicts
     assert (verdict.arm, verdict.baseline, verdict.outcome) == ("mine", "base", "better")
     assert (verdict.seeds, verdict.primary) == ({"base": 3, "mine": 3}, True)
-    assert verdict.estimate is not None
     assert (verdict.estimate.speakers, verdict.estimate.unit) == (10, "speakers")
     assert verdict.interval == (verdict.low, verdict.high)
     assert verdict.low < verdict.difference < verdict.high < 0
     assert verdict.difference == pytest.approx(verdict.rate - verdict.baseline_rate)
     assert str(verdict) == verdict.sentence
+    assert repr(result).splitlines()[0] == verdict.sentence
     assert [(row["arm"], row["n"]) for row in result.table()] == [("base", 3), ("mine", 3)]
     unknown = compare(systems, list(SPOKEN.values())).verdicts[0]
-    assert unknown.estimate is not None
     assert (unknown.estimate.speakers, unknown.estimate.unit) == (60, "utterances")
-
-
-def test_a_notebook_shows_sentence_table_and_interval_and_no_markup_of_others() -> None:
     systems = {"base": heard(0.15), "<b>mine</b>": heard(0.10)}
     page = compare(systems, list(SPOKEN.values()), seeds=3)._repr_html_()
     assert "&lt;b&gt;mine&lt;/b&gt; is better than base on test" in page
@@ -60,25 +56,6 @@ def test_names_of_systems_command_no_terminal_and_no_reader(tmp_path: Path) -> N
         assert not set(content) & set("\x1b\x07\u202e\u200f"), name
         backslash = r"\textbackslash{}" if name.endswith("tex") else "\\"
         assert f"b{backslash}u202ec{backslash}u200f" in content, name
-
-
-def test_the_python_form_takes_a_language_and_words_to_drop() -> None:
-    spoken = {"ź1": "IŞIK <unk> uh", "ź2": "iki"}
-    said = {"z\u03011": "ışık", "z\u03012": "iki"}
-    options = {"speakers": {"ź1": "a", "z\u03012": "b"}, "normalise": "case", "language": "tr", "drop": "<unk>,uh"}
-    (row,) = compare({"mine": said}, spoken, **options).table()
-    assert row["wer"] == 0
-
-
-def test_a_table_is_a_frame_where_pandas_is(tmp_path: Path) -> None:
-    table = compare({"a": ["x"]}, ["x"]).table()
-    try:
-        import pandas
-    except ImportError:
-        with pytest.raises(UsageError, match="pip install pandas"):
-            table.frame()
-        return
-    assert isinstance(table.frame(), pandas.DataFrame)
 
 
 def test_the_notebook_has_the_output_of_today() -> None:

@@ -37,36 +37,37 @@ def follow_in(setting: Setting, runs: Records, options: Options = OPTIONS) -> Co
     return compare(runs, options, "sweep", layout=lay_out(runs, options, setting.plan()))
 
 
-@pytest.mark.parametrize(
-    ("effect", "outcome", "again"),
-    [(0.05, "worse", "100 %"), (-0.05, "better", "100 %"), (0.0, "equivalent", "60 to 76 %")],
-)
-def test_a_clear_answer_is_given_at_the_first_look(effect: float, outcome: str, again: str) -> None:
-    setting = Setting(replace(QUIET, effects=(0.0, effect)))
-    course = follow(setting.plan(), invented(setting, np.random.default_rng(0)), setting.questions())
-    assert [(contrast.outcome, contrast.again) for contrast in course.verdicts] == [(outcome, again)]
-    assert replace(course.verdicts[0], look=None).again is None  # not of a plan
-    assert [look.runs for look in course.looks] == [3]
-    assert course.ended
-    assert course.runs(setting.plan()) == {"arm 0": 3, "arm 1": 3}
+def test_a_clear_answer_is_given_at_the_first_look() -> None:
+    for effect, outcome, again in (
+        (0.05, "worse", "100 %"), (-0.05, "better", "100 %"), (0.0, "equivalent", "60 to 76 %")
+    ):  # fmt: skip
+        setting = Setting(replace(QUIET, effects=(0.0, effect)))
+        course = follow(setting.plan(), invented(setting, np.random.default_rng(0)), setting.questions())
+        assert [(contrast.outcome, contrast.again) for contrast in course.verdicts] == [(outcome, again)]
+        assert replace(course.verdicts[0], look=None).again is None  # not of a plan
+        assert [look.runs for look in course.looks] == [3]
+        assert course.ended
+        assert course.runs(setting.plan()) == {"arm 0": 3, "arm 1": 3}
 
 
-def test_a_decided_arm_gets_no_more_runs_while_others_go_on() -> None:
+def test_a_decided_arm_gets_no_more_runs_and_a_question_without_hope_neither() -> None:
     setting = Setting(World(effects=(0.0, 0.2, 0.018), speakers=40), arms=3)
     arms = invented(setting, np.random.default_rng(3))
     plan, questions = setting.plan(), setting.questions()
     course = follow(plan, arms, questions)
     first, second = course.verdicts
     assert first.outcome == "worse"
-    assert first.look is not None
-    assert second.look is not None
     assert first.look.runs == 3 < second.look.runs
     assert course.runs(plan) == {"arm 0": second.look.runs, "arm 1": 3, "arm 2": second.look.runs}
     fewer = [replace(arm, runs=arm.runs[:3]) if arm.name == "arm 1" else arm for arm in arms]
     assert follow(plan, fewer, questions).verdicts == course.verdicts, "its later runs were never looked at"
-
-
-def test_the_next_look_names_the_seeds_that_it_lacks() -> None:
+    setting = Setting(World(speakers=40), margin=0.002, hopeless=0.1)
+    course = follow(setting.plan(), invented(setting, np.random.default_rng(4)), setting.questions())
+    (contrast,) = course.verdicts
+    assert contrast.outcome == "undecided"
+    assert contrast.look.runs < 20
+    assert contrast.look.chance is not None
+    assert contrast.look.chance < 0.1
     setting = Setting(World(effects=(0.0, 0.018)))
     arms = invented(setting, np.random.default_rng(0))
     some = [replace(arm, runs=[run for run in arm.runs if run.seed < 4]) for arm in arms]
@@ -76,34 +77,6 @@ def test_the_next_look_names_the_seeds_that_it_lacks() -> None:
     whole = [replace(arm, runs=[run for run in arm.runs if run.seed < 4]) for arm in arms]
     course = follow(setting.plan(), whole, setting.questions())
     assert (len(course.looks), course.missing) == (1, {"arm 0": [4], "arm 1": [4]})
-
-
-def test_the_order_in_which_runs_end_changes_nothing() -> None:
-    setting = Setting(World(effects=(0.0, 0.03)))
-    orders = [planned_records(setting, 5, order=order) for order in (0, 1)]
-    assert [run.folder for run in orders[0].runs] != [run.folder for run in orders[1].runs]
-    first, second = (follow_in(setting, one).verdicts for one in orders)
-    assert [verdict.sentence for verdict in first] == [verdict.sentence for verdict in second]
-
-
-def test_an_undecided_question_names_its_lever() -> None:
-    few = Setting(World(speakers=5, words=5000, arm_speaker=0.03, run_speaker=0, seeds=(0.001,)), most=5, margin=0.005)
-    sentence = follow_in(few, planned_records(few, 1)).answer[0].sentence
-    assert " test speakers would decide; more seeds would not." in sentence
-    noisy = Setting(World(speakers=200, words=500, arm_speaker=0.0, seeds=(0.02,)), most=5, margin=0.01)
-    sentence = follow_in(noisy, planned_records(noisy, 1)).answer[0].sentence
-    assert " seeds per arm would decide." in sentence
-
-
-def test_a_question_without_hope_is_given_up() -> None:
-    setting = Setting(World(speakers=40), margin=0.002, hopeless=0.1)
-    course = follow(setting.plan(), invented(setting, np.random.default_rng(4)), setting.questions())
-    (contrast,) = course.verdicts
-    assert contrast.outcome == "undecided"
-    assert contrast.look is not None
-    assert contrast.look.runs < 20
-    assert contrast.look.chance is not None
-    assert contrast.look.chance < 0.1
 
 
 def test_runs_of_another_content_are_left_out_and_named() -> None:
@@ -191,7 +164,7 @@ def test_a_contrast_that_the_arms_do_not_have_is_refused_with_the_choices() -> N
     assert {contrast.question.kind for contrast in compared(None, three).verdicts} == {"arm"}
 
 
-def test_state_and_interval_agree_at_every_look() -> None:
+def test_state_and_interval_agree_at_every_look_in_any_order_of_the_runs() -> None:
     setting = Setting(World(effects=(0.0, 0.0, 0.02, 0.05), speakers=40), arms=4)
     for seed in range(12):
         arms = invented(setting, np.random.default_rng(seed))
@@ -199,11 +172,15 @@ def test_state_and_interval_agree_at_every_look() -> None:
         for contrast in (contrast for look in course.looks for contrast in look.verdicts):
             assert contrast.low is not None
             assert contrast.high is not None
-            assert contrast.look is not None
             excludes = contrast.low > 0 or contrast.high < 0
             assert excludes == (contrast.outcome in ("better", "worse"))
             if contrast.outcome == "equivalent":
                 assert -setting.margin < contrast.look.low < contrast.look.high < setting.margin
+    setting = Setting(World(effects=(0.0, 0.03)))
+    orders = [planned_records(setting, 5, order=order) for order in (0, 1)]
+    assert [run.folder for run in orders[0].runs] != [run.folder for run in orders[1].runs]
+    first, second = (follow_in(setting, one).verdicts for one in orders)
+    assert [verdict.sentence for verdict in first] == [verdict.sentence for verdict in second]
 
 
 def test_comparing_shows_the_states_of_the_plan_and_no_other_p() -> None:
@@ -220,12 +197,10 @@ def test_comparing_shows_the_states_of_the_plan_and_no_other_p() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["arm × 3", "5 % diverged", "7 equal arms", "40 speakers"])
+@pytest.mark.parametrize("name", ["arm × 3", "5 % diverged", "10 speakers"])
 def test_equal_arms_are_seldom_called_different(name: str) -> None:
-    """5 % are allowed; three standard errors of so many sweeps, and the point that Welch's approximation takes."""
-    sweeps = 40 if "7" in name else 150
-    rate = simulate(SETTINGS[name], sweeps, 0).alarm_rate
-    assert rate <= 0.06 + 3 * sqrt(0.05 * 0.95 / sweeps)
+    """5 % are allowed; three standard errors of 150 sweeps, and the point that Welch's approximation takes."""
+    assert simulate(SETTINGS[name], 150, 0).alarm_rate <= 0.06 + 3 * sqrt(0.05 * 0.95 / 150)
 
 
 @pytest.mark.slow

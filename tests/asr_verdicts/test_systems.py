@@ -93,13 +93,6 @@ def test_a_copied_file_is_no_second_run() -> None:
     )
 
 
-def test_without_speakers_the_sentence_says_utterances() -> None:
-    (verdict,) = compared({"base": 0.15, "mine": 0.10}, 3, Scoring()).answer
-    said = "60 utterances; speakers unknown, so the interval is too narrow if a speaker has several"
-    assert said in verdict.sentence
-    assert "speakers;" not in verdict.sentence.replace(said, "")
-
-
 def test_of_one_system_each_the_sentence_speaks_of_these_alone() -> None:
     comparison = compared({"base": 0.15, "mine": 0.10}, 1)
     (verdict,) = comparison.answer
@@ -107,9 +100,6 @@ def test_of_one_system_each_the_sentence_speaks_of_these_alone() -> None:
         "; 10 speakers. This is about these models: with one training of each, nothing is known about the methods."
     )
     assert verdict.outcome == "better"
-
-
-def test_one_system_against_several_seeds_decides_nothing() -> None:
     systems = {
         "base": {"": [made(toolkits.recognised(SPOKEN, 0.15, 0), "b")]},
         "mine": {"": [made(toolkits.recognised(SPOKEN, 0.10, seed), f"m{seed}") for seed in range(3)]},
@@ -251,10 +241,7 @@ def test_the_interval_over_utterances_is_kaldis_but_for_students_t() -> None:
         "; 60 utterances; speakers unknown, so the interval is too narrow if a speaker has several). This is about "
         "this model: with one training, nothing is known about the method."
     )
-
-
-def test_many_utterances_take_the_linearised_ratio_in_place_of_draws() -> None:
-    """10,000 draws of 3,000 units are 240 MB. The two standard errors agree within the noise of the draws."""
+    # 10,000 draws of 3,000 units are 240 MB. The two standard errors agree within the noise of the draws
     generator = np.random.default_rng(0)
     words = generator.integers(5, 30, 3000).astype(float)
     errors = generator.binomial(words.astype(int), 0.1).astype(float)

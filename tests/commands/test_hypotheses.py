@@ -133,17 +133,9 @@ def test_nists_files_in_place(capsys):
     assert "12.02" in capsys.readouterr().out  # 169 of 1406
 
 
-def lines_of_the_page():
-    blocks = re.findall(r"```bash\n(.*?)```", PAGE.read_text(encoding="utf-8"), flags=re.DOTALL)
-    lines = [line.split(" # ")[0].strip() for block in blocks for line in block.splitlines()]
-    return [line.removeprefix("asr-verdicts ") for line in lines if line.startswith("asr-verdicts ")]
-
-
-@pytest.fixture(scope="module")
-def documented(tmp_path_factory):
-    """The files that the page names, of each toolkit in its own format."""
-    folder = tmp_path_factory.mktemp("documented")
-    spoken = toolkits.write_seeds(folder, "hyp.trn", toolkits.trn, RATES, 3)
+def test_every_line_of_the_page_runs(tmp_path, capsys):
+    """On the files that the page names, of each toolkit in its own format."""
+    spoken = toolkits.write_seeds(tmp_path, "hyp.trn", toolkits.trn, RATES, 3)
     files = {
         "ref.trn": toolkits.trn(spoken),
         "utt2spk": "".join(f"{id_} {id_[:3]}\n" for id_ in spoken),
@@ -177,18 +169,15 @@ def documented(tmp_path_factory):
             f"{arm}.other": toolkits.kaldi(toolkits.recognised(spoken, 2 * rate, 1)),
         }
     for name, content in files.items():
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_text(content)
-    return folder
-
-
-@pytest.mark.parametrize("line", lines_of_the_page())
-def test_the_lines_of_the_page_run(line, documented, tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(documented)
-    assert main([*shlex.split(line), "--out", str(tmp_path / "out")]) == 0
-    printed = capsys.readouterr().out
-    text = " ".join(printed.split())
-    assert "mine is better than base on test" in text
-    rows = json.loads((tmp_path / "out" / "comparison.json").read_text())["rows"]
-    if "seed*" not in line:
-        assert f"{100 * rows[0]['wer']:.2f}" == "22.36", "the baseline's first seed, in every format"
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(content)
+    blocks = re.findall(r"```bash\n(.*?)```", PAGE.read_text(encoding="utf-8"), flags=re.DOTALL)
+    lines = [line.split(" # ")[0].strip() for block in blocks for line in block.splitlines()]
+    commands = [line.removeprefix("asr-verdicts ") for line in lines if line.startswith("asr-verdicts ")]
+    assert len(commands) > 10
+    for number, line in enumerate(commands):
+        assert main([*shlex.split(line), "--out", f"out-{number}"]) == 0, line
+        assert "mine is better than base on test" in " ".join(capsys.readouterr().out.split()), line
+        rows = json.loads((tmp_path / f"out-{number}" / "comparison.json").read_text())["rows"]
+        if "seed*" not in line:
+            assert f"{100 * rows[0]['wer']:.2f}" == "22.36", f"{line}: the baseline's first seed, in every format"

@@ -182,9 +182,8 @@ def converted(path: Path, folder: Path, *words: str) -> Path:
 
 @pytest.mark.parametrize(
     ("make", "kind"),
-    [(torchaudio_file, "large"), (fairseq_file, "base"), (fairseq_file, "wavlm"), (tuned_fairseq_file, "large"),
-     (safetensors_folder, "base"), (safetensors_folder, "wavlm")],
-)  # fmt: skip
+    [(torchaudio_file, "large"), (fairseq_file, "wavlm"), (tuned_fairseq_file, "large"), (safetensors_folder, "base")],
+)
 def test_a_layouts_weights_give_torchaudios_features(
     make: Callable[[str, Path], Path], kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -206,15 +205,6 @@ def test_a_layouts_weights_give_torchaudios_features(
     for row, (length, count) in enumerate(zip(lengths.tolist(), frames.tolist(), strict=True)):
         expected, _ = reference(samples[row : row + 1, :length])
         torch.testing.assert_close(seen[0][row, :count], expected[0], atol=2e-5, rtol=1e-4)
-
-
-def test_what_an_encoder_has_not_is_listed_and_the_file_is_the_same_each_time(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    path = safetensors_folder("wavlm", tmp_path)
-    sums = [sha256(converted(path, tmp_path / name)) for name in "ab"]
-    assert sums[0] == sums[1]
-    assert "left out: wavlm.masked_spec_embed, lm_head.weight (2 tensors)" in capsys.readouterr().out
 
 
 def test_weights_of_another_size_say_which_keys_to_set(tmp_path: Path) -> None:
@@ -239,35 +229,20 @@ class Harmful:
         return os.system, (f"touch {self.file}",)
 
 
-def without(key: str) -> State:
-    state = network("base").state_dict()
-    assert state.pop(key) is not None
-    return state
-
-
 BIAS = "encoder.transformer.layers.1.final_layer_norm.bias"
 
 
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (
-            lambda folder: {"model": Harmful(folder / "made")},
-            r"refused; it holds more than weights and plain values\. Load",
-        ),
+        (lambda folder: {"model": Harmful(folder / "made")}, r"refused; it holds more than weights and plain values"),
         (lambda folder: {"model": {}}, r"not weights of wav2vec 2\.0, HuBERT or WavLM: they lack"),
-        (
-            lambda folder: without(BIAS),
-            rf"not an encoder that model=wav2vec2 can load: {re.escape(BIAS)} is not in the file$",
-        ),
-        (
-            lambda folder: {**network("base").state_dict(), BIAS: torch.zeros(5)},
-            rf"{re.escape(BIAS)} is \[5\] in the file and \[24\] in the model$",
-        ),
+        (lambda folder: {**network("base").state_dict(), BIAS: torch.zeros(5)},
+         rf"{re.escape(BIAS)} is \[5\] in the file and \[24\] in the model$"),
         (lambda folder: {**network("base").state_dict(), "another": torch.zeros(5)}, r"another is only in the file$"),
         (lambda folder: {**network("base").state_dict(), BIAS: torch.full((24,), torch.nan)}, r"not finite$"),
     ],
-)
+)  # fmt: skip
 def test_a_bad_file_is_one_line_and_nothing_in_it_runs(
     content: Callable[[Path], object], message: str, tmp_path: Path
 ) -> None:
@@ -282,8 +257,6 @@ def test_a_bad_file_is_one_line_and_nothing_in_it_runs(
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("a.pt", b"no weights at all", "damaged and cannot be read|refused"),
-        ("a.safetensors", (1 << 40).to_bytes(8, "little") + b"{", "damaged, or not a safetensors file"),
         ("a.safetensors", safetensors({"x": torch.zeros(9)})[:-8], "damaged, or not a safetensors file"),
         ("config.json", b"{", "expected a file, or a folder with model.safetensors or pytorch_model.bin"),
     ],

@@ -1,10 +1,11 @@
-"""What ls, status and diff say of runs that lie there."""
+"""What ls, status and diff say of runs that lie there, and doctor of this machine."""
 
 import json
 from pathlib import Path
 
 import pytest
 
+from asr_ablations.commands import doctor
 from asr_ablations.commands.overview import list_sweep_files, list_sweeps, show_differences, show_status
 from tests.helpers.run_folders import write_run
 
@@ -39,19 +40,6 @@ def test_the_runs_of_a_sweep_are_shown_with_their_reasons(outputs: Path, capsys:
     assert rows["data=an4 data.root=/somewhere rnn=rnn"] == "failed tired"
     assert rows["data=an4 data.root=/somewhere rnn=lstm"] == "done"
     assert rows["rnn=min_gru"] == "not started"
-
-
-def test_without_a_folder_the_newest_sweep_is_shown(
-    outputs: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(outputs)
-    assert show_status([]) == 2
-    assert capsys.readouterr().err.startswith("error: outputs: contains no sweeps")
-    (outputs / "outputs").mkdir()
-    (outputs / "sweep").rename(outputs / "outputs" / "sweep")
-    (outputs / "outputs" / "sweep" / "sweep.json").write_text("{}")
-    assert show_status([]) == 0
-    assert "rnn=min_gru" in capsys.readouterr().out
 
 
 def test_sweep_files_are_listed_with_their_questions(capsys: pytest.CaptureFixture[str]) -> None:
@@ -89,3 +77,12 @@ def test_two_runs_differ_in_what_their_configs_say(outputs: Path, capsys: pytest
 def test_a_mistake_is_one_line(command, words, message, capsys: pytest.CaptureFixture[str]) -> None:
     assert command(words) == 2
     assert capsys.readouterr().err.startswith(f"error: {message}")
+
+
+def test_a_machine_that_can_train_is_told_so(capsys: pytest.CaptureFixture[str]) -> None:
+    assert doctor.main([]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert all(line[:4] in ("ok  ", "--  ") for line in lines)
+    assert any(line.startswith("ok  torch 2.") for line in lines)
+    assert any("GB free for outputs" in line for line in lines)
+    assert all(": " in line for line in lines if line.startswith("--")), "each lack with its fix"

@@ -14,7 +14,6 @@ from asr_ablations.runs.sweep_history import declared, launches, logarithmic
 from tests.helpers.command import SHORT_SPEECH, SHRUNKEN, run, run_folders
 from tests.helpers.dead_server import dead_server
 from tests.helpers.interpreter import expect, program
-from tests.helpers.processes import wait_for
 from tests.helpers.support import tiny_overrides
 from tests.helpers.wandb_file import read_run
 
@@ -22,16 +21,11 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
-def temporary(tmp_path_factory):
-    return tmp_path_factory.mktemp("temporary")
-
-
-@pytest.fixture(scope="module")
-def sweep(corpora, temporary, tmp_path_factory):
+def sweep(corpora, tmp_path_factory):
     """One of the three is equal to another."""
     folder = tmp_path_factory.mktemp("sweep")
-    command = ["src/train.py", "-m", "rnn=lstm,gru,lstm", "precision=16", *SHRUNKEN]
-    done = expect(0, run(command, corpora, folder, WANDB_MODE="", TMPDIR=str(temporary)))
+    command = ["src/train.py", "-m", "rnn=lstm,gru,lstm", "precision=16", "logger=csv", *SHRUNKEN]
+    done = expect(0, run(command, corpora, folder))
     return done, run_folders(folder)
 
 
@@ -47,51 +41,13 @@ def test_two_arms_finish_each_in_its_own_process_and_differ_in_the_rnn_alone(swe
     assert differing == {"rnn", "overrides"}
 
 
-def test_nothing_is_left_in_the_temporary_folder(sweep, temporary):
-    """The server that arms are forked from ends a moment after the command, and takes W&B's folder with it."""
-    wait_for(lambda: all("torchinductor" in path.name for path in temporary.iterdir()), 120)
-
-
 def test_a_table_of_both_arms_is_printed_at_the_end_and_16_is_explained_once_per_arm(sweep):
     done, folders = sweep
     table = done.stdout[done.stdout.rindex("arms") :]
     assert all(part in table for part in ("rnn=lstm", "rnn=gru", "WER"))
     assert f"compare them  python src/compare.py {folders[0].parent}\n" in table
-    assert [(folder / "output.log").read_text().count("precision=16 on a CPU is bfloat16") for folder in folders] == [
-        1,
-        1,
-    ]
-
-
-def test_wandb_holds_both_runs_in_one_group_offline(sweep):
-    _, folders = sweep
-    runs = [read_run(path) for folder in folders for path in folder.rglob("*.wandb")]
-    assert len(runs) == 2
-    assert {run_["group"] for run_ in runs} == {folders[0].parent.name}
-    assert {run_["config"]["identity"] for run_ in runs} == {folder.name[-8:] for folder in folders}
-    assert len({run_["id"] for run_ in runs}) == 2
-    assert {run_["job_type"] for run_ in runs} == {"train"}
-    assert sorted(run_["tags"] for run_ in runs) == [["rnn=gru"], ["rnn=lstm"]]
-    assert all(run_["metrics"]["validation/dev-clean/wer"] == ("trainer/global_step", "min") for run_ in runs)
-    assert f"wandb sync {folders[0].parent}/*/wandb/offline-run-*" in sweep[0].stdout
-    assert [run_["exit_code"] for run_ in runs] == [0, 0]
-    assert {run_["config"]["rnn"] for run_ in runs} == {"lstm", "gru"}
-    assert {run_["config"]["arm"] for run_ in runs} == {"rnn-lstm", "rnn-gru"}
-    for run_ in runs:
-        assert run_["config"]["precision"] == 16
-        assert None not in run_["config"].values()
-        assert not {"started", "place", "declared", "speakers"} & {*run_["config"]}
-        assert run_["config"]["model.width"] == 16
-        assert not {"outputs", "logger", "threads", "workers"} & {key.split(".")[0] for key in run_["config"]}
-        keys = {key for row in run_["history"] for key in row}
-        assert {"train/loss_epoch", "validation/dev-clean/wer", "final/test-clean/wer", "examples/path"} <= keys
-        losses = [row["validation/dev-clean/loss"] for row in run_["history"] if "validation/dev-clean/loss" in row]
-        assert len(losses) == 2
-        (summary,) = [
-            json.loads((f / "summary.json").read_text()) for f in folders if f.name[-8:] == run_["config"]["identity"]
-        ]
-        rates = [row["final/test-clean/wer"] for row in run_["history"] if "final/test-clean/wer" in row]
-        assert rates == [100 * summary["sets"]["test-clean"]["wer"]]
+    logs = [(folder / "output.log").read_text() for folder in folders]
+    assert [log.count("precision=16 on a CPU is bfloat16") for log in logs] == [1, 1]
 
 
 def test_a_sweep_asks_a_server_of_wandb_once_that_does_not_answer(corpora, tmp_path):
@@ -131,10 +87,9 @@ def test_an_arm_that_diverges_is_a_result_of_the_sweep(corpora, tmp_path):
     assert len(launches(diverged.folder.parent)) == 2
 
 
-@pytest.mark.parametrize("plugin", ["launcher", "sweeper"])
-def test_a_launcher_that_is_none_of_hydras_is_one_line(plugin, corpora, tmp_path):
+def test_a_launcher_that_is_none_of_hydras_is_one_line(corpora, tmp_path):
     (tmp_path / "mine.yaml").write_text(
-        f"defaults: [/config, _self_]\nhydra: {{{plugin}: {{_target_: os.system, command: 'touch {tmp_path}/done'}}}}\n"
+        f"defaults: [/config, _self_]\nhydra: {{launcher: {{_target_: os.system, command: 'touch {tmp_path}/done'}}}}\n"
     )
     done = expect(2, run(["src/train.py", "-m", "-cd", str(tmp_path), "-cn", "mine", "seed=0,1"], corpora, tmp_path))
     (line,) = done.stderr.splitlines()
@@ -160,24 +115,14 @@ def test_a_search_finds_its_best_and_the_same_command_trains_nothing(corpora, tm
     assert logarithmic(folders[0].parent) == {"optimizer.lr"}
     best_run = yaml.safe_load((folders[0].parent / "best.yaml").read_text())
     assert best_run["best_value"] == min(rates.values())
-    best = [
-        yaml.safe_load((folder / "config.yaml").read_text())
-        for folder in folders
-        if rates[folder] == best_run["best_value"]
-    ]
-    assert best_run["best_params"]["optimizer.lr"] in [config["optimizer"]["lr"] for config in best]
+    best = [folder for folder in folders if rates[folder] == best_run["best_value"]]
+    rates_of_best = [yaml.safe_load((folder / "config.yaml").read_text())["optimizer"]["lr"] for folder in best]
+    assert best_run["best_params"]["optimizer.lr"] in rates_of_best
     assert 3e-4 <= best_run["best_params"]["optimizer.lr"] <= 1e-2
 
     before = {folder: (folder / "status.json").read_bytes() for folder in folders}
     assert run(arguments, corpora, tmp_path).returncode == 0
     assert {folder: (folder / "status.json").read_bytes() for folder in run_folders(tmp_path)} == before
-
-
-def test_a_wrong_value_is_said_before_any_rank_starts(tiny_corpus: Path, tmp_path: Path) -> None:
-    words = ["trainer=local_sgd", "trainer.every=0.7", "ranks=2", "gpus=0", "logger=csv"]
-    done = run(["src/train.py", *tiny_overrides(tiny_corpus), *words], tmp_path, tmp_path)
-    assert (done.returncode, done.stderr.count("\n")) == (2, 1), done.stderr
-    assert done.stderr.startswith("error: trainer.every=0.7: expected a whole number")
 
 
 def test_what_the_ranks_find_is_said_once(tiny_corpus: Path, tmp_path: Path) -> None:

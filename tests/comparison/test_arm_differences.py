@@ -5,12 +5,11 @@ from pathlib import Path
 import pytest
 from omegaconf import OmegaConf
 
-from asr_ablations.comparison.arm_differences import ArmDifference, arm_differences, keys_text
+from asr_ablations.comparison.arm_differences import ArmDifference, arm_differences
 from asr_ablations.comparison.folders import compare_folders
 from asr_ablations.report.training_report import sections
 from asr_ablations.runs.listed_arms import read_arms
-from asr_ablations.sweep.preflight import check_declarations, find_differences, format_differences, print_differences
-from asr_verdicts.confounds import MISSING
+from asr_ablations.sweep.preflight import check_declarations, print_differences
 from asr_verdicts.design import Options
 from asr_verdicts.errors import UsageError
 from tests.helpers.run_folders import write_sweep
@@ -65,26 +64,6 @@ def test_a_name_that_a_list_gives_says_its_only_key_and_those_that_stand_in_it()
     configs = {arm.name: {"lr": 0, "width": 0, "arms": arms, "arm": arm.name, **arm.changes} for arm in read_arms(arms)}
     differences = arm_differences(configs, "base", [], {})
     assert [difference.unsaid for difference in differences] == [[], ["lr", "width"], []]
-
-
-def test_a_sweep_says_so_before_it_runs() -> None:
-    configs = [compose(f"gradient={name}", f"seed={seed}") for name in ("none", "norm", "noise") for seed in (0, 1)]
-    for cfg, name in zip(configs, ("none", "none", "norm", "norm", "noise", "noise"), strict=True):
-        cfg.overrides = [f"gradient={name}"]
-    lines = format_differences(find_differences(configs))
-    assert lines[0] == "gradient=norm: gradient.limit 1.0 for null"
-    assert lines[1].startswith(f"gradient={NOISE}")
-    assert lines[2].startswith("warning: gradient=noise differs from gradient=none in every key that gradient=norm")
-    assert len(lines) == 3
-
-
-def test_keys_of_classes_and_of_null_are_shown_by_their_names() -> None:
-    mine = {"rnn._target_": ("variants.rnn.mine.Mine", "torch.nn.GRU"), "rnn._source_": ("9" * 64, MISSING)}
-    assert keys_text(mine) == "rnn Mine for GRU"
-    assert keys_text({"rnn._source_": ("9" * 64, "a" * 64)}) == "source of rnn 99999999 for aaaaaaaa"
-    penalty = {"penalty": (MISSING, None), "penalty._target_": ("a.Squared", MISSING), "penalty.scale": (1, MISSING)}
-    assert keys_text(penalty) == "penalty Squared for none, penalty.scale 1 for none"
-    assert keys_text({"gradient.limit": (None, 1.0)}) == "gradient.limit null for 1.0"
 
 
 def test_what_is_wrong_with_a_declaration_is_said_before_the_first_arm(capsys: pytest.CaptureFixture[str]) -> None:

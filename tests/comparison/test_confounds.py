@@ -15,7 +15,6 @@ from asr_verdicts.config import MACHINE_KEYS
 from asr_verdicts.confounds import ConfoundedError, confounds, derived, differing, references
 from asr_verdicts.declaration import declaration
 from asr_verdicts.design import Options
-from asr_verdicts.errors import UsageError
 from asr_verdicts.record import DataRecord, Environment, Record, Records, SetResult, Summary
 from tests.helpers.support import compose, group_options, groups
 
@@ -58,6 +57,13 @@ def test_a_planted_confound_is_refused_with_its_key_and_values() -> None:
     assert list(comparison.design.layout.overruled) == ["batch.size"]
     assert any("--allow" in line and "batch.size (8, 4)" in line for line in comparison.warnings)
     assert [arm.name for arm in comparison.arms] == ["rnn=gru, batch.size=8", "rnn=lstm, batch.size=4"]
+    # A seed of an arm ran with another batch size, so it is no replicate
+    runs = [
+        record("rnn=gru", "seed=0", ablation=RNN),
+        record("rnn=gru", "seed=1", "batch.size=4", ablation=RNN),
+        record("rnn=lstm", "seed=0", ablation=RNN),
+    ]
+    assert list(refused(runs)) == ["batch.size"]
 
 
 def test_two_factors_of_one_sweep_are_refused_with_the_words_that_declare_them() -> None:
@@ -83,17 +89,7 @@ def with_behaviour(run: Record, version: int) -> Record:
     return replace(run, environment=replace(run.environment, behaviour=version))
 
 
-def test_arms_of_different_behaviour_versions_are_refused_and_overruled() -> None:
-    """A record without a version counts as version 1."""
-    runs = [record("rnn=gru", ablation=RNN), with_behaviour(record("rnn=lstm", ablation=RNN), 2)]
-    assert refused(runs) == {"behaviour": [1, 2]}
-    comparison = compared(runs, "behaviour")
-    assert [arm.name for arm in comparison.arms] == ["rnn=gru, behaviour=1", "rnn=lstm, behaviour=2"]
-    assert any("the arms also differ in behaviour (1, 2)" in line for line in comparison.warnings)
-    assert list(comparison.design.layout.overruled) == ["behaviour"]
-
-
-def test_the_behaviour_is_never_taken_for_a_factor() -> None:
+def test_the_behaviour_is_never_taken_for_a_factor_nor_are_other_data() -> None:
     """Two runs of the same config before and after a change of the code: refused, unless --allow names it."""
     runs = [record("seed=0"), with_behaviour(record("seed=1"), 2)]
     assert refused(runs) == {"behaviour": [1, 2]}
@@ -101,29 +97,26 @@ def test_the_behaviour_is_never_taken_for_a_factor() -> None:
     same = [with_behaviour(record("rnn=gru"), 2), with_behaviour(record("rnn=lstm"), 2)]
     assert compared(same).design.layout.factor == ["rnn"]
     assert set(refused([record("rnn=gru"), with_behaviour(record("rnn=lstm"), 3)])) == {"behaviour"}
+    other = copy.deepcopy(DATA)
+    other["sets"]["train"]["sha256"] = "other"
+    runs = [record("rnn=gru", ablation=RNN), record("rnn=lstm", data=other, ablation=RNN)]
+    assert list(refused(runs)) == ["data.json.train"]
+    assert compared(runs, "data.json").warnings
+    factor = {"factor": "data.held_out"}
+    mine = [record("data.held_out=7", ablation=factor), record("data.held_out=3", data=other, ablation=factor)]
+    assert [arm.name for arm in compared(mine).arms] == ["data.held_out=7", "data.held_out=3"]
 
 
-def test_allow_takes_a_whole_group() -> None:
-    runs = [record("rnn=gru", ablation=RNN), record("rnn=lstm", "optimizer=sgd", ablation=RNN)]
-    assert {key.split(".")[0] for key in refused(runs)} == {"optimizer"}
-    assert compared(runs, "optimizer").design.layout.factor == ["rnn"]
-
-
-def test_a_confound_within_an_arm_is_refused_too() -> None:
-    """A seed of an arm ran with another batch size, so it is no replicate."""
-    runs = [
-        record("rnn=gru", "seed=0", ablation=RNN),
-        record("rnn=gru", "seed=1", "batch.size=4", ablation=RNN),
-        record("rnn=lstm", "seed=0", ablation=RNN),
-    ]
-    assert list(refused(runs)) == ["batch.size"]
-
-
-def test_seeds_machine_keys_and_the_place_of_the_data_are_no_difference() -> None:
+def test_what_conf_computes_from_a_key_and_the_place_of_the_data_are_no_difference() -> None:
     first, second = record("seed=0"), record("seed=1", "workers=2", "logger=csv", "progress=false", "sweep=other")
     second.config["data"]["root"] = "/elsewhere"
     second.config["hardware"]["price_per_hour"] = 3.0
     assert differing([first, second]) == {}
+    recorded = references([record()])
+    assert derived(["width"], recorded) == {"model.width"}
+    assert {"width", "layers"} <= derived(["model"], recorded)
+    assert "alphabet.characters" in derived(["data.language"], recorded)
+    assert derived(["rnn"], recorded) == set()
 
 
 @pytest.mark.parametrize("group", [g for g in groups() if g not in NO_FACTORS])
@@ -143,53 +136,6 @@ def test_a_plain_key_can_be_the_factor_with_what_is_computed_from_it(key: str, v
     comparison = compared(runs)
     assert comparison.design.layout.factor == [key]
     assert [arm.name for arm in comparison.arms] == [f"{key}={value}" for value in values]
-
-
-def test_several_differing_groups_without_a_declared_factor_are_refused() -> None:
-    runs = [record("rnn=gru"), record("rnn=lstm", "precision=16")]
-    assert set(refused(runs)) == {"rnn._target_", "precision"}
-    assert compared(runs, "precision").design.layout.factor == ["rnn"]
-
-
-def test_a_width_that_the_user_set_does_not_follow_from_the_model() -> None:
-    declared = {"factor": "model"}
-    runs = [record("model=tiny", "width=32", ablation=declared), record("model=ds2", ablation=declared)]
-    assert "width" in refused(runs)
-    same = [record("model=tiny", "width=32", ablation=declared), record("model=ds2", "width=32", ablation=declared)]
-    assert compared(same).design.layout.factor == ["model"]
-
-
-def test_what_conf_computes_from_a_key() -> None:
-    recorded = references([record()])
-    assert derived(["width"], recorded) == {"model.width"}
-    assert {"width", "layers"} <= derived(["model"], recorded)
-    assert "alphabet.characters" in derived(["data.language"], recorded)
-    assert derived(["rnn"], recorded) == set()
-
-
-def test_a_record_without_derived_keys_follows_the_key_of_the_same_name() -> None:
-    runs = [replace(record(f"dropout={value}"), environment=Environment()) for value in (0.0, 0.3)]
-    assert derived(["dropout"], references(runs)) == {"model.dropout"}
-    assert compared(runs).design.layout.factor == ["dropout"]
-    apart = [*runs, replace(record("dropout=0.3", "model.dropout=0.1"), environment=Environment())]
-    assert derived(["dropout"], references(apart)) == set()
-
-
-def test_other_data_are_refused_unless_they_are_the_factor() -> None:
-    other = copy.deepcopy(DATA)
-    other["sets"]["train"]["sha256"] = "other"
-    runs = [record("rnn=gru", ablation=RNN), record("rnn=lstm", data=other, ablation=RNN)]
-    assert list(refused(runs)) == ["data.json.train"]
-    assert compared(runs, "data.json").warnings
-    factor = {"factor": "data.held_out"}
-    mine = [record("data.held_out=7", ablation=factor), record("data.held_out=3", data=other, ablation=factor)]
-    assert [arm.name for arm in compared(mine).arms] == ["data.held_out=7", "data.held_out=3"]
-
-
-def test_different_declarations_are_an_error() -> None:
-    runs = [record(ablation=RNN), record("norm=none", ablation={"factor": ["norm"]})]
-    with pytest.raises(UsageError, match="different factors"):
-        declaration(runs)
 
 
 def test_two_factors_may_be_declared() -> None:

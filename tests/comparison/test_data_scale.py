@@ -47,6 +47,10 @@ def test_the_slope_is_the_change_of_the_mean_per_doubling() -> None:
     assert [row.deviation for row in rows] == pytest.approx([0.01 * math.sqrt(2)] * 4, abs=1e-6)
     assert rows[0].doubling is None
     assert [row.doubling for row in rows[1:]] == pytest.approx([-0.1, -0.05, -0.2], abs=1e-6)
+    assert data_scale(compared({"lstm": lambda h: 0.4, "gru": lambda h: 0.3}, [1.0])) == []
+    whole = compare(records([record(f"rnn={rnn}", 0, 0.2) for rnn in ("lstm", "gru")]), Options(), "sweep")
+    assert data_scale(whole) == []
+    assert data_scale_section(whole).lines == []
 
 
 def test_curves_cross_where_the_lines_in_the_logarithm_do() -> None:
@@ -61,15 +65,3 @@ def test_curves_cross_where_the_lines_in_the_logarithm_do() -> None:
     assert hours == pytest.approx(1.01 * 2**2.5, rel=1e-4)
     assert data_scale_section(both).lines[-1].endswith(f"cross at about {1.01 * 2**2.5:.3g} hours.")
     assert report_comparison(both).content["data_scale"][1]["doubling"] == pytest.approx(-0.04, abs=1e-5)
-
-
-def test_parallel_curves_do_not_cross() -> None:
-    rows = data_scale(compared({"lstm": lambda h: 0.9 / (1 + h), "gru": lambda h: 0.95 / (1 + h)}))
-    assert crossings(rows) == []
-
-
-def test_other_factors_and_one_size_have_no_table() -> None:
-    assert data_scale(compared({"lstm": lambda h: 0.4, "gru": lambda h: 0.3}, [1.0])) == []
-    whole = compare(records([record(f"rnn={rnn}", 0, 0.2) for rnn in ("lstm", "gru")]), Options(), "sweep")
-    assert data_scale(whole) == []
-    assert data_scale_section(whole).lines == []

@@ -1,4 +1,4 @@
-"""Side tables: losses against WER, epochs, searches, scaling."""
+"""Side tables: losses against WER, epochs, searches, scaling, noise, rare words, gradients."""
 
 from dataclasses import replace
 from io import StringIO
@@ -10,29 +10,30 @@ import pytest
 from rich.console import Console
 from scipy import stats
 
-from asr_ablations.comparison.derived_tables import Hyperparameter, hyperparameters, loss_against_wer, noise_sources
-from asr_ablations.comparison.folders import compare_folders
-from asr_ablations.comparison.training_times import (
-    COLUMN,
-    Scaling,
-    device,
-    epoch_times,
-    processes,
-    scaling,
+from asr_ablations.comparison.derived_tables import (
+    Hyperparameter,
+    gradients,
+    hyperparameters,
+    loss_against_wer,
+    noise_sources,
+    word_frequencies,
 )
+from asr_ablations.comparison.training_times import COLUMN, Scaling, device, epoch_times, processes, scaling
+from asr_ablations.data.description import count_words, training_counts
+from asr_ablations.data.utterances import Utterance, Utterances
+from asr_ablations.report.curves import STRETCHES, gradient_curve
 from asr_ablations.report.figures import write_figures
-from asr_ablations.report.training_report import report_comparison, search_section, sections
+from asr_ablations.report.training_report import gradient_section, report_comparison, search_section, sections
 from asr_ablations.tools.typed_json import parse
 from asr_verdicts import plotting
 from asr_verdicts.arms import Arm
 from asr_verdicts.comparison import Comparison, compare
 from asr_verdicts.design import Options
-from asr_verdicts.record import NO_SUMMARY, Environment, Hardware, Record, Summary
+from asr_verdicts.record import NO_SUMMARY, DataRecord, Environment, Hardware, Record, Summary, UtteranceRow
 from asr_verdicts.report.terminal import print_answer
 from asr_verdicts.table_columns import rate_rows
-from tests.helpers.comparison import FACTOR, searched
+from tests.helpers.comparison import FACTOR, comparison, searched
 from tests.helpers.invented_records import diverged, record, records
-from tests.helpers.run_folders import write_run
 
 LOSSES, RATES = [0.9, 0.5, 0.7, 0.4, 0.6], [0.31, 0.22, 0.30, 0.25, 0.21]
 
@@ -52,31 +53,20 @@ def arms(losses: list[float], rates: list[float]) -> list[Arm]:
     return [Arm("a", runs[:2]), Arm("b", runs[2:])]
 
 
-def test_the_last_weights_over_all_runs_of_all_arms() -> None:
+def test_the_correlation_of_losses_and_rates_over_all_runs() -> None:
     last, _ = loss_against_wer(arms(LOSSES, RATES), ["dev", "test"])
     assert last.name == "last weights, WER on test"
     assert [(point.arm, point.loss, point.wer) for point in last.points[1:3]] == [("a", 0.5, 0.22), ("b", 0.7, 0.30)]
-    assert last.correlation is not None
     assert last.correlation.value == pytest.approx(stats.spearmanr(LOSSES, RATES).statistic)
     assert last.correlation.n == 5
     few, _ = loss_against_wer(arms([*LOSSES[:3]], RATES[:3]), ["test"])
     assert (len(few.points), few.correlation) == (3, None)
-
-
-def test_the_lowest_of_all_validations() -> None:
-    """The lowest loss of these runs is 0.1 above their WER, so that the ranks are the same."""
+    # the lowest loss of these runs is 0.1 above their WER, so that the ranks are the same
     *_, best = loss_against_wer(arms(LOSSES, RATES), ["test"])
     assert [point.loss for point in best.points] == pytest.approx([0.1 + wer for wer in RATES])
     assert [point.wer for point in best.points] == [wer / 2 for wer in RATES]
-    assert best.correlation is not None
     assert best.correlation.value == pytest.approx(1)
-
-
-def test_losses_that_mean_different_things_are_not_ranked() -> None:
-    runs = [
-        run(loss, wer, "losses.CTC" if loss > 0.5 else "losses.Framewise")
-        for loss, wer in zip(LOSSES, RATES, strict=True)
-    ]
+    runs = [run(0.9, 0.3), *(run(loss, 0.2, "losses.Framewise") for loss in LOSSES)]
     assert loss_against_wer([Arm("a", runs)], ["test"]) == []
 
 
@@ -88,39 +78,29 @@ def epochs_run(seconds: list[float], seed: int = 0) -> Record:
     return Record(Path("run"), {"seed": seed}, [], metrics=rows)
 
 
-SLOW = Arm(
-    "32", [epochs_run([200, 100, 104, 96], 0), epochs_run([190, 111, 109, 110], 1), epochs_run([210, 90, 92, 88], 2)]
-)
-FAST = Arm("16", [epochs_run([150, 50, 52, 48], 0), epochs_run([150, 55, 56, 54], 1), epochs_run([150, 61, 59, 60], 2)])
-
-
-def test_the_first_epoch_stands_apart() -> None:
-    (times, _) = epoch_times([SLOW, FAST], "32")
+def test_the_first_epoch_stands_apart_and_the_ratio_has_welchs_interval() -> None:
+    seconds = {
+        "32": ([200, 100, 104, 96], [190, 111, 109, 110], [210, 90, 92, 88]),
+        "16": ([150, 50, 52, 48], [150, 55, 56, 54], [150, 61, 59, 60]),
+    }
+    slow, fast = (
+        Arm(name, [epochs_run([*map(float, row)], seed) for seed, row in enumerate(rows)])
+        for name, rows in seconds.items()
+    )
+    (times, other) = epoch_times([slow, fast], "32")
     assert (times.arm, times.runs, times.epochs, times.first) == ("32", 3, 9, 200)
     assert times.mean == pytest.approx(100)  # of 100, 110 and 90
     assert times.over_runs == pytest.approx(10)
     # √((16 + 1 + 4) / 3): the deviations within runs are 4, 1 and 2, whatever the differences between seeds
     assert times.over_epochs == pytest.approx(7**0.5)
-
-
-def test_the_ratio_is_that_of_geometric_means_with_welchs_interval() -> None:
-    (itself, times) = epoch_times([SLOW, FAST], "32")
-    assert itself.ratio is not None
-    assert tuple(itself.ratio) == (1.0, None, None)
-    fast, slow = np.log([50, 55, 60]), np.log([100, 110, 90])
-    interval = stats.ttest_ind(fast, slow, equal_var=False).confidence_interval()
     assert times.ratio is not None
-    assert times.ratio.value == pytest.approx(np.exp(fast.mean() - slow.mean()))
-    assert (times.ratio.low, times.ratio.high) == (
-        pytest.approx(np.exp(interval.low)), pytest.approx(np.exp(interval.high)),
-    )  # fmt: skip
-
-
-def test_a_single_run_has_no_interval_and_a_single_epoch_no_deviation() -> None:
-    (slow, fast) = epoch_times([Arm("32", [epochs_run([9])]), Arm("16", [epochs_run([3])])], "32")
-    assert (slow.first, slow.mean, slow.over_epochs, slow.over_runs) == (None, 9, None, None)
-    assert fast.ratio is not None
-    assert (fast.ratio.value, fast.ratio.low, fast.ratio.high) == (pytest.approx(1 / 3), None, None)
+    assert tuple(times.ratio) == (1.0, None, None)
+    logs = np.log([50, 55, 60]), np.log([100, 110, 90])
+    interval = stats.ttest_ind(*logs, equal_var=False).confidence_interval()
+    assert other.ratio is not None
+    assert tuple(other.ratio) == pytest.approx(
+        (np.exp(logs[0].mean() - logs[1].mean()), np.exp(interval.low), np.exp(interval.high))
+    )
 
 
 def of_factor(arms: list[Arm], factor: list[str]) -> Comparison:
@@ -130,45 +110,28 @@ def of_factor(arms: list[Arm], factor: list[str]) -> Comparison:
     return replace(whole, arms=arms, design=replace(design, layout=replace(design.layout, factor=factor)))
 
 
-@pytest.fixture
-def search_arms(tmp_path: Path) -> list[Arm]:
-    return searched(tmp_path)
-
-
-def test_what_was_tried_stands_by_key_with_the_best(search_arms: list[Arm]) -> None:
-    """A key with one value in all runs has nothing to show."""
-    assert hyperparameters(of_factor(search_arms, FACTOR)) == [
+def test_what_was_tried_stands_by_key_with_the_best(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A key with one value in all runs has nothing to show, and only what a search proposed counts."""
+    monkeypatch.setattr(plotting, "FORMATS", {"svg": plotting.FORMATS["svg"]})
+    tried = searched(tmp_path)
+    assert hyperparameters(of_factor(tried, FACTOR)) == [
         Hyperparameter("optimizer.lr", [0.001, 0.003, 0.01], [0.4, 0.2, 0.3], 1, logarithmic=True),
         Hyperparameter("width", [64.0, 128.0, 64.0], [0.4, 0.2, 0.3], 1, logarithmic=False),
     ]
-
-
-def test_only_what_a_search_proposed_counts(search_arms: list[Arm]) -> None:
-    first, *others = search_arms
+    (figure,) = write_figures(of_factor(tried, FACTOR), tmp_path, ["search"])
+    assert all(
+        f">{label}<" in figure.read_text() for label in ("optimizer.lr", "width", "best: 20.0 %", "0.003", "128")
+    )
+    first, *others = tried
     declared = replace(first, runs=[replace(run, searched=False) for run in first.runs])
-    assert [tried.rates for tried in hyperparameters(of_factor([declared, *others], ["width"]))] == [[0.2, 0.3]]
+    assert [one.rates for one in hyperparameters(of_factor([declared, *others], ["width"]))] == [[0.2, 0.3]]
     assert hyperparameters(of_factor([declared, declared, others[0]], FACTOR)) == []
-
-
-def test_a_search_has_a_panel_for_each_hyperparameter(
-    search_arms: list[Arm], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(plotting, "FORMATS", {"svg": plotting.FORMATS["svg"]})
-    assert write_figures(of_factor(search_arms, FACTOR), tmp_path, ["search"]) == [tmp_path / "search.svg"]
-    text = (tmp_path / "search.svg").read_text()
-    assert all(f">{label}<" in text for label in ("optimizer.lr", "width", "best: 20.0 %", "0.003", "64", "128"))
-    assert ">layers<" not in text
-    assert "mathdefault" not in text
-
-
-SEARCH_RATES = {"0.001": 0.4, "0.003": 0.2, "0.0100000001": 0.3}
-"""The best validation WER by learning rate."""
 
 
 def compared(*options: Options, confirmed: int = 0) -> Comparison:
     """A search of three runs and one that diverged; confirmed: runs of the best that were started afterwards."""
     own = []
-    for rate, wer in SEARCH_RATES.items():
+    for rate, wer in {"0.001": 0.4, "0.003": 0.2, "0.0100000001": 0.3}.items():
         run = record(f"lr={rate}", 0, wer + 0.1)
         own.append(replace(run, searched=True, summary=replace(run.summary, best_validation_wer=wer, epochs=4)))
     lost = replace(diverged("lr=9.0", 0), searched=True)
@@ -176,7 +139,7 @@ def compared(*options: Options, confirmed: int = 0) -> Comparison:
     return compare(records([*own, lost], later), *options or [Options()], title="search")
 
 
-def test_a_search_ranks_its_runs_and_decides_nothing() -> None:
+def test_a_search_ranks_its_runs_and_decides_nothing_unless_runs_confirm_it() -> None:
     found = compared()
     assert found.verdicts == []
     section = search_section(found)
@@ -188,20 +151,12 @@ def test_a_search_ranks_its_runs_and_decides_nothing() -> None:
     assert section.rows[0][2] == f"{100 * measured['lr=0.003']:.2f}"
     printed = StringIO()
     print_answer(report_comparison(found), Console(file=printed, width=80))
-    assert printed.getvalue().index("0.003") < printed.getvalue().index("0.001")
     assert "There are no verdicts" in " ".join(printed.getvalue().split())
     assert "undecided" not in printed.getvalue()
-
-
-def test_beside_runs_that_confirm_it_a_search_is_an_arm() -> None:
-    found = compared(confirmed=3)
-    assert search_section(found).rows == []
-    assert found.verdicts
+    confirmed = compared(confirmed=3)
+    assert search_section(confirmed).rows == []
+    assert confirmed.verdicts
     assert {verdict.baseline for verdict in compared(Options(baseline="lr=0.003")).verdicts} == {"lr=0.003"}
-
-
-MINUTES = {1: 119, 2: 56, 4: 36}
-"""Ambroszczyk2019 table 2.2."""
 
 
 def scaling_run(minutes: float, *, ranks: int = 1, seed: int = 0, price: float | None = None, **config: Any) -> Record:
@@ -221,17 +176,20 @@ def rows_of(*runs: Record) -> list[Scaling]:
 
 
 def test_the_published_epochs() -> None:
-    """119, 56 and 36 minutes are speed-ups of 2.125 and 3.306, efficiencies of 106 % and 83 %."""
-    rows = rows_of(*(scaling_run(minutes, ranks=count, price=12.24) for count, minutes in MINUTES.items()))
+    """Ambroszczyk2019 table 2.2: 119, 56 and 36 minutes are speed-ups of 2.125 and 3.306, efficiencies of 106 % and
+    83 %.
+    """
+    epochs = {1: 119, 2: 56, 4: 36}
+    rows = rows_of(*(scaling_run(minutes, ranks=count, price=12.24) for count, minutes in epochs.items()))
     assert [row.processes for row in rows] == [1, 2, 4]
     assert [row.epoch_seconds / 60 for row in rows] == pytest.approx([119, 56, 36])
     assert [row.speed_up.value for row in rows] == pytest.approx([1, 119 / 56, 119 / 36])
     assert [row.efficiency for row in rows] == pytest.approx([1, 119 / 112, 119 / 144])
-    assert [row.price for row in rows] == pytest.approx([12.24 * minutes / 60 for minutes in MINUTES.values()])
+    assert [row.price for row in rows] == pytest.approx([12.24 * minutes / 60 for minutes in epochs.values()])
     assert {(row.series, row.device, row.batch, row.deviation) for row in rows} == {("", "GPU", "16 utterances", None)}
 
 
-def test_a_series_for_each_of_what_else_differs() -> None:
+def test_a_series_for_each_of_what_else_differs_and_a_batch_that_shrinks() -> None:
     """Ambroszczyk2019 tables 2.1 and 2.2 are of one precision each: their speed-ups are their own."""
     rows = rows_of(
         scaling_run(135, precision=32),
@@ -243,57 +201,13 @@ def test_a_series_for_each_of_what_else_differs() -> None:
         ("precision=32", 1), ("precision=32", 2), ("precision=16", 1), ("precision=16", 2),
     ]  # fmt: skip
     assert [row.speed_up.value for row in rows] == pytest.approx([1, 135 / 75, 1, 119 / 56])
-
-
-def test_seeds_give_a_deviation_and_an_interval() -> None:
-    rows = rows_of(
-        *(
-            scaling_run(m, ranks=r, seed=s)
-            for r, pair in {1: (100, 110), 2: (50, 60)}.items()
-            for s, m in enumerate(pair)
-        )
-    )
-    assert [(row.n, row.deviation) for row in rows] == [(2, pytest.approx(600 / 2**0.5))] * 2
-    speed_up = rows[1].speed_up
-    assert speed_up.low is not None
-    assert speed_up.high is not None
-    assert speed_up.low < speed_up.value < speed_up.high
-
-
-def test_runs_that_differ_in_more_are_no_series() -> None:
-    assert rows_of(scaling_run(10, rnn="lstm"), scaling_run(5, ranks=2, rnn="gru")) == []
-    assert rows_of(scaling_run(10), scaling_run(11, seed=1)) == []
-
-
-def test_a_batch_that_shrinks_with_the_processes_is_told() -> None:
-    """Strong scaling: the runs differ in the batch of a process, too."""
-    rows = rows_of(scaling_run(10), scaling_run(6, ranks=2, batch={"size": 8, "seconds": None}))
+    # strong scaling: the runs differ in the batch of a process, too
+    shrunk = scaling_run(6, ranks=2, batch={"size": 8, "seconds": None})
+    rows = rows_of(scaling_run(10), shrunk)
     assert [row.batch for row in rows] == ["16 utterances", "8 utterances"]
     assert rows[1].speed_up.value == pytest.approx(10 / 6)
-    both = rows_of(
-        scaling_run(10),
-        scaling_run(9, batch={"size": 8, "seconds": None}),
-        scaling_run(6, ranks=2, batch={"size": 4, "seconds": None}),
-    )
-    assert both == []  # which of the two batches should one process have had?
-
-
-def test_the_section_of_a_sweep_over_ranks(tmp_path: Path) -> None:
-    for ranks, seconds in ((1, 600.0), (2, 400.0)):
-        for seed in range(2):
-            write_run(
-                tmp_path, f"ranks={ranks}", "gpus=0", f"seed={seed}", seconds=seconds, ablation={"factor": "ranks"}
-            )
-    comparison = compare_folders([tmp_path / "sweep"], Options())
-    (section,) = [section for section in sections(comparison) if section.heading.startswith("Scaling")]
-    assert section.head[0] == "processes"
-    cells = [dict(zip(section.head, row, strict=True)) for row in section.rows]
-    assert [(row["processes"], row["minutes per epoch"]) for row in cells] == [
-        ("1", "8.00 ± 0.00"),
-        ("2", "5.33 ± 0.00"),
-    ]
-    assert [(row["speed-up (95 %)"], row["efficiency %"]) for row in cells] == [("1.00", "100"), ("1.50", "75")]
-    assert "the batch of an update grows" in section.lines[0]
+    # which of the two batches should one process have had?
+    assert rows_of(scaling_run(10), scaling_run(9, batch={"size": 4, "seconds": None}), shrunk) == []
 
 
 def changing(arms: list[Arm], changes: dict[str, str]) -> Comparison:
@@ -314,7 +228,6 @@ def test_sources_of_noise_are_shares_of_the_variance_of_all_together() -> None:
     changes = {"all": "nothing", "order": "seeds.init=0 seeds.dropout=0"}
     whole, order = noise_sources(changing(arms, changes))
     assert whole.share is None
-    assert order.share is not None
     assert order.share.value == pytest.approx((order.deviation / whole.deviation) ** 2)
     assert order.share.low == pytest.approx(order.share.value / stats.f.ppf(0.975, 7, 7))
     assert order.share.high == pytest.approx(order.share.value / stats.f.ppf(0.025, 7, 7))
@@ -337,3 +250,102 @@ def test_processes_are_those_recorded_else_those_of_the_config() -> None:
     assert (device(gpu), device(bare)) == ("GPU", "CPU")
     assert device(replace(gpu, config={**gpu.config, "gpus": 0})) == "CPU"
     assert device(replace(bare, config={**bare.config, "gpus": 1})) == "GPU"
+
+
+COUNTS = {"zebra": 0, "yak": 1, "gnu": 2, "cow": 9, "dog": 10}
+
+
+def spoken_run(*texts: tuple[str, str], counts: dict[str, int] | None = COUNTS) -> Record:
+    rows: list[UtteranceRow] = [
+        {
+            "set": "test", "id": str(number), "speaker": "s", "reference": reference, "hypothesis": hypothesis,
+            "words": len(reference.split()), "substitutions": 0, "deletions": 0, "insertions": 0,
+        }
+        for number, (reference, hypothesis) in enumerate(texts)
+    ]  # fmt: skip
+    return Record(Path("run"), {"seed": 0}, [], utterances=rows, data=DataRecord(training_counts=counts))
+
+
+def test_a_word_is_wrong_where_its_place_has_another_or_none() -> None:
+    """An insertion belongs to no word of the reference."""
+    first = spoken_run(("zebra yak dog", "zebra jak dog"), ("cow dog", "cow well dog"))
+    second = spoken_run(("zebra yak dog", "zebra yak"), ("cow dog", "now dog"))
+    (row,) = word_frequencies([Arm("arm", [first, second])], ["test"])
+    assert row.words == [1, 1, 1, 2]
+    assert row.wrong == [0, 1 / 2, 1 / 2, 1 / 4]
+    for runs in (
+        [spoken_run(("cow dog", "dog"))],  # training has all of them often
+        [spoken_run(("yak", "")), spoken_run(("yak", ""), counts=None)],
+        [spoken_run(("yak unknown", ""))],  # of another set than those of the run
+    ):
+        assert word_frequencies([Arm("arm", runs)], ["test"]) == []
+
+
+def test_the_section_names_the_share_and_the_words(tmp_path: Path) -> None:
+    arms = [
+        Arm("greedy", [spoken_run(("zebra yak dog", "zebra jak dog"))]),
+        Arm("words", [spoken_run(("zebra yak dog", "yak dog"))]),
+    ]
+    whole = comparison(tmp_path)
+    shown = sections(replace(whole, arms=arms, design=replace(whole.design, sets=["test"]), verdicts=[]))
+    (section,) = (one for one in shown if one.heading == "Wrong words by their frequency in training")
+    assert section.rows == [
+        ["greedy", "test", "0.0 % of 1", "100.0 % of 1", "–", "0.0 % of 1"],
+        ["words", "test", "100.0 % of 1", "0.0 % of 1", "–", "0.0 % of 1"],
+    ]
+
+
+def test_training_is_counted_for_the_words_of_the_other_sets_alone() -> None:
+    def spoken(*texts: str) -> Utterances:
+        return Utterances.convert([Utterance(str(n), "s", Path("a"), 0.0, 1.0, text) for n, text in enumerate(texts)])
+
+    counts = training_counts(
+        count_words(spoken("a cow and a dog", "a cow")), map(count_words, [spoken("cow zebra"), spoken("dog cow")])
+    )
+    assert counts == {"cow": 2, "dog": 1, "zebra": 0}
+    assert list(counts) == sorted(counts)
+
+
+EXPLODING = [1.0, 2.0, 3.0, 4.0, 1e6, float("inf"), float("nan")]
+
+
+@pytest.fixture
+def exploding(tmp_path: Path) -> Comparison:
+    """The first arm is quiet; of the second, one seed has exploded at its fifth step and diverged at the seventh."""
+    compared = comparison(tmp_path / "runs", seeds=2)
+    quiet, loud, *others = compared.arms
+    write(quiet.runs[0].folder, [0.5] * 7)
+    write(loud.runs[1].folder, EXPLODING)
+    lost = replace(loud.runs[1], diverged_at=7)
+    return replace(compared, arms=[quiet, replace(loud, runs=loud.runs[:1], diverged=[lost]), *others])
+
+
+def write(folder: Path, norms: list[float]) -> None:
+    rows = "".join(f"{batch},0.1,{norm!r}\n" for batch, norm in enumerate(norms))
+    (folder / "losses.csv").write_text(f"batch,loss,gradient_norm\n{rows}")
+
+
+def test_the_largest_norm_stands_with_its_step_and_where_the_run_diverged(
+    exploding: Comparison, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of the finite norms 1, 2, 3, 4 and 1e6 the median is 3; the 95th percentile lies a fifth before the last."""
+    quiet, loud = gradients(exploding.arms)
+    assert (quiet.median, quiet.high, quiet.largest, quiet.largest_at, quiet.diverged_at) == (0.5, 0.5, 0.5, 1, None)
+    assert (loud.steps, loud.median, loud.largest, loud.largest_at) == (7, 3.0, 1e6, 5)
+    assert (loud.not_finite, loud.diverged_at) == (2, 7)
+    assert loud.high == pytest.approx(4 + 0.8 * (1e6 - 4))
+    monkeypatch.setattr(plotting, "FORMATS", {"svg": plotting.FORMATS["svg"]})
+    section = gradient_section(exploding)
+    assert section.rows[1][2:] == ["7", "3", "8e+05", "1e+06", "5", "2", "7"]
+    write_figures(exploding, tmp_path, ["loss_by_step", "loss_by_epoch"])
+    assert ">norm of the gradient<" in (tmp_path / "loss_by_step.svg").read_text()
+    assert ">norm of the gradient<" not in (tmp_path / "loss_by_epoch.svg").read_text()
+    # 100,000 steps are drawn as 500 points, one of which is the one high norm among them
+    norms = [1.0] * 100_000
+    norms[77_777] = 1e4
+    run = exploding.arms[0].runs[0]
+    write(run.folder, norms)
+    drawn = gradient_curve(run)
+    assert len(drawn.y) == STRETCHES
+    assert drawn.x[drawn.y.argmax()] == 77_778
+    assert drawn.y.max() == 1e4

@@ -1,6 +1,5 @@
 """How often the runs of a folder were looked at, and the test that this leaves."""
 
-import math
 from dataclasses import replace
 from pathlib import Path
 
@@ -40,18 +39,6 @@ def test_undeclared_runs_get_the_interval_that_holds_at_any_time(tmp_path: Path)
     assert "was not declared before the runs" in comparison.evidence.reason
 
 
-def test_where_points_have_no_interval_percent_has_none(tmp_path: Path) -> None:
-    """Their degrees of freedom differ, so that one of the two could still have ends."""
-    comparison = compare_folders([write_sweep(tmp_path, RATES, seeds=2, declared=False)], Options(baseline="lstm"))
-    (found,) = comparison.verdicts
-    assert found.relative is not None
-    assert (found.low, found.relative.low, found.relative.high) == (-math.inf, -math.inf, math.inf)
-    assert found.sentence == (
-        "Undecided: rnn=gru against rnn=lstm on test, +18.32 points, but 2 seeds per arm are too few for an interval "
-        "that holds however often one looks."
-    )
-
-
 def test_a_look_at_a_part_costs_the_fixed_test_for_good(tmp_path: Path) -> None:
     sweep = write_sweep(tmp_path, RATES)
     late = next(path for path in sweep.glob("*seed-2*") if path.is_dir())
@@ -78,13 +65,6 @@ def test_runs_that_were_added_later_were_not_declared(tmp_path: Path) -> None:
     assert comparison.evidence.procedure.name == "anytime"
     assert "runs were added after the first launch" in comparison.evidence.reason
     assert comparison.evidence.look == 2
-
-
-def test_several_folders_are_no_declared_sweep(tmp_path: Path) -> None:
-    first = write_sweep(tmp_path, {"rnn=lstm": 0.1}, sweep="a")
-    second = write_sweep(tmp_path, {"rnn=gru": 0.3}, sweep="b")
-    comparison = compare_folders([first, second], Options())
-    assert comparison.evidence.reason == "the runs come from several folders"
 
 
 def test_models_that_are_added_to_evaluations_after_a_look_are_a_further_look(tmp_path: Path) -> None:

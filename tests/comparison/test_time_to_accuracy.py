@@ -1,11 +1,15 @@
-"""Times to an accuracy, and their ratio."""
+"""Times to an accuracy, their ratio, and that times are compared only within an hour and a machine."""
 
+from dataclasses import replace
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
 from statistics import median
 
 import numpy as np
 import pytest
 from scipy import stats
 
+from asr_ablations.comparison.folders import compare_folders
 from asr_ablations.comparison.time_to_accuracy import (
     Validation,
     at_budget,
@@ -16,6 +20,13 @@ from asr_ablations.comparison.time_to_accuracy import (
     time_to_accuracy,
     validations,
 )
+from asr_ablations.comparison.training_times import WARNING, ran_together
+from asr_ablations.report.training_report import sections
+from asr_verdicts.arms import Arm
+from asr_verdicts.design import Options
+from asr_verdicts.record import Environment, Hardware, Record
+from tests.helpers.invented_records import record
+from tests.helpers.run_folders import edit, write_sweep
 
 
 def metrics(values: list[float], seconds: float = 60.0) -> list[dict[str, float | None]]:
@@ -31,19 +42,6 @@ def curve(values: list[float]) -> list[Validation]:
     return validations(metrics(values), "wer")
 
 
-def test_a_single_good_validation_is_not_enough() -> None:
-    """The median of the last three reaches 0.2 at the fifth, though the third alone had."""
-    reached = time_to_accuracy(curve([0.9, 0.5, 0.1, 0.4, 0.2, 0.15]), 0.2)
-    assert reached is not None
-    assert reached.spent == {"seconds": 300, "steps": 50, "audio_hours": 5, "epochs": 5}
-
-
-def test_never_is_never() -> None:
-    assert time_to_accuracy(curve([0.9, 0.5, 0.4, 0.4]), 0.2) is None
-    assert time_to_accuracy(curve([0.1, 0.1]), 0.2) is None  # two validations have no median of three
-    assert time_to_accuracy([], 0.2) is None
-
-
 def test_time_to_accuracy_is_its_definition() -> None:
     for seed in range(20):
         noise = 0.1 * np.random.default_rng(seed).standard_normal(20)
@@ -52,16 +50,9 @@ def test_time_to_accuracy_is_its_definition() -> None:
             ends = [end for end in range(3, 21) if median(values[end - 3 : end]) <= target]
             reached = time_to_accuracy(curve(values), target)
             assert (None if reached is None else reached.spent["epochs"]) == (ends[0] if ends else None)
-
-
-def test_a_record_without_times_has_steps_and_epochs() -> None:
     rows = [{k: v for k, v in row.items() if not k.startswith("time/")} for row in metrics([0.3, 0.2, 0.1])]
     reached = time_to_accuracy(validations(rows, "wer"), 0.2)
-    assert reached is not None
     assert reached.spent == {"seconds": None, "audio_hours": None, "steps": 30, "epochs": 3}
-
-
-def test_equal_budgets() -> None:
     rows = curve([0.9, 0.5, 0.4])
     assert at_budget(rows, "seconds", 150) == 0.5
     assert at_budget(rows, "steps", 9) is None
@@ -85,7 +76,6 @@ def test_the_interval_is_welchs_of_the_logarithms(level: float) -> None:
     arm, baseline = generator.lognormal(3, 0.1, 5), generator.lognormal(2, 0.3, 5)
     expected = stats.ttest_ind(np.log(arm), np.log(baseline), equal_var=False).confidence_interval(1 - level)
     measured = ratio_of_times(arm.tolist(), baseline.tolist(), level=level)
-    assert measured is not None
     assert measured.value == pytest.approx(stats.gmean(arm) / stats.gmean(baseline))
     assert (measured.low, measured.high) == pytest.approx((np.exp(expected.low), np.exp(expected.high)))
 
@@ -94,3 +84,48 @@ def test_no_noise_no_interval() -> None:
     assert ratio_of_times([1.0], [2.0, 2.0]) == pytest.approx((0.5, None, None))
     assert ratio_of_times([1.0, 1.0], [2.0, 2.0]) == pytest.approx((0.5, None, None))
     assert ratio_of_times([0.0, 1.0], [2.0, 3.0]) is None
+
+
+NOON = datetime(2026, 1, 1, 12, tzinfo=timezone.utc)
+
+
+def run(arm: str, seed: int, minutes: float | None, cores: int = 2) -> Record:
+    started = None if minutes is None else (NOON + timedelta(minutes=minutes)).isoformat(timespec="seconds")
+    return replace(record(arm, seed, 0.2), environment=Environment(started=started, hardware=Hardware(cores=cores)))
+
+
+def test_each_run_has_one_of_every_other_arm_beside_it_on_one_machine() -> None:
+    for lstm, gru, together in (
+        ([0, 200], [30, 230], True),  # a pair in each of two hours
+        ([0, 10], [70, 80], False),
+        ([0, 200], [30, 40], False),  # the second run of one arm has nothing beside it
+        ([0, 10], [None, None], True),  # a record that does not say when
+    ):
+        arms = [
+            Arm("lstm", [run("rnn=lstm", seed, minutes) for seed, minutes in enumerate(lstm)]),
+            Arm("gru", [run("rnn=gru", seed, minutes) for seed, minutes in enumerate(gru)]),  # type: ignore[arg-type]
+        ]
+        assert ran_together(arms) is together
+        assert ran_together(arms[:1])
+    assert not ran_together([Arm("lstm", [run("rnn=lstm", 0, 0)]), Arm("gru", [run("rnn=gru", 0, 1, cores=8)])])
+
+
+def test_no_table_holds_times_of_different_hours_against_each_other(tmp_path: Path) -> None:
+    sweep = write_sweep(tmp_path, {"rnn=lstm": 0.1, "rnn=gru": 0.3}, seeds=2)
+
+    def table(heading: str, column: str) -> tuple[list[str], list[str]]:
+        shown = sections(compare_folders([sweep], Options(targets=[0.5], baseline="lstm")))
+        (section,) = [one for one in shown if one.heading.startswith(heading)]
+        return [row[section.head.index(column)] for row in section.rows], section.lines
+
+    for together in (True, False):
+        seconds, lines = table("Training", "train s")
+        assert ("–" in seconds, lines) == (not together, [] if together else [f"train s: {WARNING}."])
+        ratios, lines = table("Until the median", "time / rnn=lstm")
+        assert (ratios == ["–", "–"], lines) == (not together, [] if together else [f"time /: {WARNING}."])
+        assert "–" not in table("Until the median", "seconds")[0]
+        budgets, _ = table("At equal cost", "after")
+        assert any(budget.endswith("seconds") for budget in budgets) is together
+        assert any(budget.endswith("steps") for budget in budgets)
+        for folder in sweep.glob("*gru*"):
+            edit(folder / "environment.json", r'"started": "[^"]*"', '"started": "2020-01-01T00:00:00+00:00"')

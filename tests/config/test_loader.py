@@ -98,27 +98,6 @@ def test_a_changed_config_changes_no_other() -> None:
     assert OmegaConf.to_yaml(loader.load_configuration("config", [], RunMode.RUN)) == before
 
 
-def test_every_file_is_read_once_and_every_choice_of_files_merged_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    read: list[str] = []
-    load, loader = OmegaConf.load, Loader(search_path(SWEEPS))
-
-    def count(file: object) -> object:
-        read.append(str(getattr(file, "name", file)))
-        return load(file)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(OmegaConf, "load", staticmethod(count))
-    master = loader.load_configuration("rnn_type", [], RunMode.MULTIRUN)
-    for seed in range(3):
-        for rnn, name in (("lstm", ".LSTM"), ("gru", ".GRU")):
-            arm = loader.load_sweep_config(master, [f"rnn={rnn}", f"seed={seed}"])
-            assert arm.seed == seed
-            assert arm.rnn._target_.endswith(name)
-    assert len(read) == len(set(read)) > 20, "no file twice"
-    (repository,) = loader._repositories.values()
-    assert len(repository.defaults) == 3, "the sweep's own, and the two of its arms"
-    assert len(loader._merged) == 2, "the sweep's own files are those of its first arms"
-
-
 @pytest.mark.parametrize("content", [b"a: b: c\n", b"\xff\xfe\x00"])
 def test_a_file_of_the_users_that_is_no_yaml_is_one_line_with_its_name(content: bytes, tmp_path: Path) -> None:
     (tmp_path / "mine.yaml").write_bytes(content)

@@ -60,10 +60,9 @@ def noise(*shape: int) -> np.ndarray:
     return np.random.default_rng(0).integers(-20000, 20000, size=shape).astype(np.int16)
 
 
-@pytest.mark.parametrize("ending", ["flac", "wav"])
-def test_samples_come_as_they_were_written(tmp_path: Path, ending: str) -> None:
+def test_samples_come_as_they_were_written(tmp_path: Path) -> None:
     samples = noise(5000)
-    path = written(tmp_path / f"a.{ending}", samples)
+    path = written(tmp_path / "a.flac", samples)
     assert audio.duration(path) == 5000 / 16000
     result = audio.read(path, 0.0, 5000 / 16000)
     assert result.dtype == np.int16

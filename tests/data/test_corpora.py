@@ -20,29 +20,20 @@ from tests.helpers.every_key import hints
 from tests.helpers.layouts import delivered, lay_out
 from tests.helpers.support import component, compose, shared_data
 
-MINI = "librispeech-mini/LibriSpeech"
-SPEAKERS = {
-    "test-clean": {"61", "121", "237"},
-    "dev-clean-2": {"1272", "1988", "2412", "3752"},
-    "train-clean-5": {"1088"},
-}
-"""The folders under each split, by ls."""
-
 
 def librispeech(root: Path | None, **splits: list[str]) -> LibriSpeech:
     corpus: LibriSpeech = component("data", "librispeech", root=root and str(root), **splits)
     return corpus
 
 
-@pytest.mark.parametrize("split", SPEAKERS)
-def test_librispeech_reads_what_the_files_say(split: str) -> None:
-    root = shared_data(MINI)
+def test_librispeech_reads_what_the_files_say() -> None:
+    root, split = shared_data("librispeech-mini/LibriSpeech"), "dev-clean-2"
     lines = [line for file in sorted((root / split).rglob("*.trans.txt")) for line in file.read_text().splitlines()]
     transcripts = {id_: text.lower() for id_, _, text in (line.partition(" ") for line in lines)}
     utterances = librispeech(root).read(split)
     assert {u.id: u.text for u in utterances} == transcripts
     assert {u.audio for u in utterances} == set((root / split).rglob("*.flac"))
-    assert {u.speaker for u in utterances} == SPEAKERS[split]
+    assert {u.speaker for u in utterances} == {"1272", "1988", "2412", "3752"}
     for u in utterances:
         samples, rate = soundfile.read(u.audio)
         assert u.duration == pytest.approx(len(samples) / rate, abs=1e-9)
@@ -80,7 +71,6 @@ def test_an4s_folds_test_every_speaker_once_and_train_on_no_test_speaker() -> No
     ("keys", "line"),
     [
         ({"fold": 4, "folds": 4}, "data.fold=4: expected null or 0 to 3, one of data.folds=4"),
-        ({"folds": 1}, "data.folds=1: expected a whole number, 2 or more"),
         ({"fold": 0, "folds": 80}, "data.folds=80: expected 2 to 79, of 79 speakers"),
     ],
 )
@@ -104,29 +94,11 @@ def test_speechocean762_is_read_from_its_kaldi_directories() -> None:
     assert not any(u.fault for utterances in sets.values() for u in utterances)
 
 
-def test_speechocean762_holds_training_speakers_out() -> None:
-    corpus = component("data", "speechocean762", root=str(shared_data("speechocean762")), held_out=15)
-    speakers = {name: {u.speaker for u in corpus.read(name)} for name in ("train", "dev", "test")}
-    assert [len(each) for each in speakers.values()] == [85, 15, 109]
-    assert len(set.union(*speakers.values())) == 209
-    with pytest.raises(UsageError, match=r"data\.held_out=100: expected 1 to 99, of 100 speakers"):
-        component("data", "speechocean762", root=str(shared_data("speechocean762")), held_out=100).read("dev")
-
-
-def test_a_missing_root_or_folder_is_named(tiny_corpus: Path) -> None:
-    with pytest.raises(UsageError, match=r"data.root is not set.*train-clean-100"):
-        librispeech(None).prepare()
-    with pytest.raises(UsageError, match="no folder train-clean-100"):
-        librispeech(tiny_corpus).prepare()
-
-
 @pytest.mark.parametrize(
     ("name", "splits"),
     [
         ("clean100", ["train-clean-100"]),
-        ("full960", ["train-clean-100", "train-clean-360", "train-other-500"]),
         (["clean460", "train-other-500"], ["train-clean-100", "train-clean-360", "train-other-500"]),
-        ("train-clean-5", ["train-clean-5"]),
     ],
 )
 def test_named_training_sets_are_the_thesiss(name: str | list[str], splits: list[str]) -> None:
@@ -172,8 +144,7 @@ def spoken(corpus: Any, splits: list[str]) -> list[tuple[Any, ...]]:
 @pytest.mark.parametrize(
     ("key", "value", "message"),
     [
-        ("max_seconds", "long", "above 0"), ("max_evaluated_seconds", 0, "above 0"), ("on_bad", "ignore", "stop, skip"),
-        ("validation", [], "at least one"),
+        ("max_evaluated_seconds", 0, "above 0"), ("on_bad", "ignore", "stop, skip"), ("validation", [], "at least one"),
     ],
 )  # fmt: skip
 def test_wrong_values_are_named_with_the_choices(key: str, value: Any, message: str) -> None:
@@ -263,19 +234,10 @@ def test_checksums_of_librispeech_are_torchaudios() -> None:
 
 TEXT = "zażółć gęślą jaźń and so on " * 6
 LISTED = [
-    Utterance(
-        f"u-{i}",
-        "s" * (i % 3),
-        Path(f"/a/{name}.flac"),
-        i / 7,
-        1.5 * i,
-        TEXT[:i],
-        "c" * (i % 2),
-        "x: y" * (i == 3),
-        "voice a" * (i == 5),
-    )
+    Utterance(f"u-{i}", "s" * (i % 3), Path(f"/a/{name}.flac"), i / 7, 1.5 * i, TEXT[:i], "c" * (i % 2),
+              "x: y" * (i == 3), "voice a" * (i == 5))
     for i, name in enumerate(["a", "b", "ż", "no utf-8 \udcff", "e", "f", "g"])
-]
+]  # fmt: skip
 
 
 def test_columns_hold_what_a_list_holds() -> None:

@@ -14,11 +14,10 @@ import soundfile
 from asr_ablations.commands.prepare_corpus import prepare
 from asr_ablations.data.alphabet import Letters
 from asr_ablations.data.description import in_training, shares_audio
-from asr_ablations.data.utterance_selection import complaints, judge, screen
+from asr_ablations.data.utterance_selection import complaints, judge
 from asr_ablations.data.utterances import Utterance, Utterances
 from asr_verdicts.comparison import compare
 from asr_verdicts.design import Options
-from asr_verdicts.errors import UsageError
 from asr_verdicts.record import DataRecord, SetContent
 from tests.helpers.invented_records import record, records
 from tests.helpers.support import component, compose
@@ -142,19 +141,3 @@ def test_silence_without_a_text_may_be_tested_and_not_trained_on(folder: Path) -
     judged = judge(corpus, LETTERS)
     reasons = {name: [u.fault.partition(":")[0] for u in judged[name]] for name in ("train", "test")}
     assert reasons == {"train": ["silent audio"] * 2, "test": ["", "silent audio"]}
-
-
-@pytest.mark.parametrize(
-    ("content", "reason"),
-    [
-        ("file_name,text\na.wav,Hello\n", "not JSON: Expecting value"),
-        ('[{"audio_filepath": "a.wav", "text": "a"}]\n', "not JSON: expected an object"),
-        ('{"file_name": "a.wav", "transcription": "a"}\n', "no audio_filepath: expected a string"),
-    ],
-)
-def test_another_kind_of_list_is_one_line(tmp_path: Path, content: str, reason: str) -> None:
-    (tmp_path / "train.jsonl").write_text(content)
-    corpus = component("data", "manifest", root=str(tmp_path))
-    with pytest.raises(UsageError, match=rf"^train\.jsonl:1: {reason}.*") as error:
-        screen(corpus, LETTERS, lambda samples: samples, ["train"])
-    assert "\n" not in str(error.value)

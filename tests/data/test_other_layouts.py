@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 import soundfile
 
-from asr_ablations.commands.prepare_corpus import prepare
 from asr_ablations.components.data.librispeech import list_folder
 from asr_ablations.config.build import build
 from asr_ablations.data import audio
@@ -27,10 +26,7 @@ from tests.helpers.layouts import (
     write_cuts,
     write_parquet,
 )
-from tests.helpers.run_results import results, train
-from tests.helpers.support import component, compose, tiny_overrides
-
-SMALL = ["model.width=8", "model.layers=1", "gpus=0", "logger=csv", "max_epochs=1", "batch.size=4", "init=xavier"]
+from tests.helpers.support import component, compose
 
 
 def write_clips(root: Path, tones: Path) -> list[str]:
@@ -64,12 +60,6 @@ def write_shards(root: Path, tones: Path) -> list[str]:
     return HUGGINGFACE
 
 
-def write_parquet_files(root: Path, tones: Path) -> list[str]:
-    for split in ROLES.values():
-        write_parquet(root / f"{split}.parquet", list_folder(tones / split))
-    return [*HUGGINGFACE[::2], "data.train=train.parquet", "data.validation=dev.parquet", "data.test=test.parquet"]
-
-
 def write_saved(root: Path, tones: Path) -> list[str]:
     for split in ROLES.values():
         save_to_disk(root / split, list_folder(tones / split))
@@ -82,26 +72,9 @@ LAYOUTS: dict[str, Callable[[Path, Path], list[str]]] = {
     "lhotse": write_manifests,
     "audio folder": write_audio_folders,
     "Parquet of the Hub": write_shards,
-    "Parquet files": write_parquet_files,
     "save_to_disk": write_saved,
 }
 """Each writes the tones in a layout under a root, and returns the overrides that read them."""
-
-
-def test_audio_in_tables_is_prepared_and_trained_on(
-    tiny_corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """The losses are those of the same tones in LibriSpeech's layout, to the last digit."""
-    layout = [*write_shards(tmp_path / "root", tiny_corpus), f"data.root={tmp_path / 'root'}", "cache=pcm"]
-    prepare(compose(*layout, *SMALL))
-    assert "fingerprint" in capsys.readouterr().out
-    runs = [
-        train(compose(*words, *SMALL, f"outputs={tmp_path / name}"))
-        for name, words in (("parquet", layout), ("tones", tiny_overrides(tiny_corpus)))
-    ]
-    one, other = map(results, runs)
-    assert one["losses"] == other["losses"]
-    assert one["summary"]["sets"] == other["summary"]["sets"]
 
 
 @pytest.mark.parametrize("name", LAYOUTS)
@@ -166,19 +139,16 @@ def test_tables_of_several_languages_are_told_apart(tmp_path: Path) -> None:
     assert [u.text for u in both.read_set("train")] == ["en", "pl"]
 
 
-REFUSED_TABLES: list[tuple[tuple[str, ...], str]] = [
-    (("client_id\tpath\ttext", "abc\ta.mp3\tOne"), "train.tsv:1: no column sentence: expected Common Voice's columns"),
-    (("client_id,path,sentence", "abc,a.mp3,One"), "train.tsv:1: no column client_id, path, sentence: expected"),
-    ((HEADER,), "no utterances in "),
-]
-FAULTY_LINES: list[tuple[str, str]] = [
-    ("abc\ta.mp3\tOne", "wrong number of columns: expected 4, found 3"),
-    ("abc\tb.mp3\tOne\t2", "missing file: "),
-    ("abc\t\tOne\t2", "unreadable audio: "),
-]
-
-
-@pytest.mark.parametrize(("lines", "message"), REFUSED_TABLES)
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        (
+            ("client_id\tpath\ttext", "abc\ta.mp3\tOne"),
+            "train.tsv:1: no column sentence: expected Common Voice's columns",
+        ),
+        ((HEADER,), "no utterances in "),
+    ],
+)
 def test_a_wrong_table_of_common_voice_is_one_line(tmp_path: Path, lines: tuple[str, ...], message: str) -> None:
     with pytest.raises(UsageError) as error:
         read(common_voice(tmp_path, *lines))
@@ -186,7 +156,14 @@ def test_a_wrong_table_of_common_voice_is_one_line(tmp_path: Path, lines: tuple[
     assert "\n" not in str(error.value)
 
 
-@pytest.mark.parametrize(("line", "fault"), FAULTY_LINES)
+@pytest.mark.parametrize(
+    ("line", "fault"),
+    [
+        ("abc\ta.mp3\tOne", "wrong number of columns: expected 4, found 3"),
+        ("abc\tb.mp3\tOne\t2", "missing file: "),
+        ("abc\t\tOne\t2", "unreadable audio: "),
+    ],
+)
 def test_a_wrong_line_of_common_voice_is_a_fault(tmp_path: Path, line: str, fault: str) -> None:
     sound, bad = read(common_voice(tmp_path, HEADER, "abc\ta.mp3\tOne\t2", line))
     assert sound.fault == ""
@@ -250,21 +227,20 @@ def test_without_speakers_a_recordings_cuts_are_one_unit(tmp_path: Path) -> None
     assert named.train == ["train"], "both extensions are no part of the name"
 
 
-FAULTY_CUTS: list[tuple[dict[str, Any], str]] = [
-    ({"type": "MixedCut"}, "wrong type of cut: expected MonoCut, found MixedCut"),
-    ({"recording": None}, "no recording: the cut has only features"),
-    ({"supervisions": [{}, {}]}, "wrong number of supervisions: expected 1 (trim_to_supervisions), found 2"),
-    ({"recording.sources.0.type": "command"}, "wrong source: expected a file, found command"),
-    ({"recording.transforms": [{"name": "Speed", "kwargs": {"factor": 0.9}}]}, "transformed recording: Speed"),
-    ({"supervisions.0.text": None}, "no text: expected a string, found None"),
-    ({"start": -1.0}, "wrong times: expected start and duration in seconds, found -1.0 and 3.0"),
-    ({"start": 2.0}, "beyond the end: "),
-    ({"channel": 7}, "wrong channel: the recording has no channel 7"),
-    ({"recording": {"id": "call"}}, "not a valid Lhotse cut: KeyError: 'sources'"),
-]
-
-
-@pytest.mark.parametrize(("changes", "fault"), FAULTY_CUTS)
+@pytest.mark.parametrize(
+    ("changes", "fault"),
+    [
+        ({"type": "MixedCut"}, "wrong type of cut: expected MonoCut, found MixedCut"),
+        ({"recording": None}, "no recording: the cut has only features"),
+        ({"supervisions": [{}, {}]}, "wrong number of supervisions: expected 1 (trim_to_supervisions), found 2"),
+        ({"recording.sources.0.type": "command"}, "wrong source: expected a file, found command"),
+        ({"recording.transforms": [{"name": "Speed", "kwargs": {"factor": 0.9}}]}, "transformed recording: Speed"),
+        ({"start": -1.0}, "wrong times: expected start and duration in seconds, found -1.0 and 3.0"),
+        ({"start": 2.0}, "beyond the end: "),
+        ({"channel": 7}, "wrong channel: the recording has no channel 7"),
+        ({"recording": {"id": "call"}}, "not a valid Lhotse cut: KeyError: 'sources'"),
+    ],
+)
 def test_a_cut_that_cannot_be_used_is_a_fault(tmp_path: Path, changes: dict[str, Any], fault: str) -> None:
     sound, bad = read(lhotse(tmp_path, a_cut(tmp_path, {"id": "good"}), a_cut(tmp_path, changes)))
     assert sound.fault == ""
@@ -272,20 +248,11 @@ def test_a_cut_that_cannot_be_used_is_a_fault(tmp_path: Path, changes: dict[str,
     assert "\n" not in bad.fault
 
 
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        (b"no gzip", "cannot read .*train.jsonl.gz: Not a gzipped file"),
-        (gzip.compress(b"{}" * 900, mtime=0)[:20], "cannot read .*train.jsonl.gz: Compressed file ended"),
-        (gzip.compress(b"\xff\xfa", mtime=0), "train.jsonl.gz:1: byte 1 is not UTF-8"),
-    ],
-)
-def test_a_manifest_of_cuts_that_cannot_be_read_is_one_line(tmp_path: Path, content: bytes, message: str) -> None:
+def test_a_manifest_of_cuts_that_cannot_be_read_is_one_line(tmp_path: Path) -> None:
     corpus = lhotse(tmp_path)
-    (tmp_path / "train.jsonl.gz").write_bytes(content)
-    with pytest.raises(UsageError, match=message) as error:
+    (tmp_path / "train.jsonl.gz").write_bytes(b"no gzip")
+    with pytest.raises(UsageError, match=r"cannot read .*train\.jsonl\.gz: Not a gzipped file"):
         read(corpus)
-    assert "\n" not in str(error.value)
 
 
 def huggingface(root: Path, **options: Any) -> Any:
@@ -297,15 +264,13 @@ def tones(tiny_corpus: Path) -> list[Utterance]:
     return [*corpus.read("train")]
 
 
-@pytest.mark.parametrize("write", [write_shards, write_parquet_files, write_saved])
+@pytest.mark.parametrize("write", [write_shards, write_saved])
 def test_audio_in_a_table_is_the_audio_of_its_file(
     write: Callable[[Path, Path], list[str]], tiny_corpus: Path, tmp_path: Path
 ) -> None:
     """In any order, and with the same hash of its content; only the paths differ."""
     write(tmp_path, tiny_corpus)
     corpus = huggingface(tmp_path, speaker_column="speaker_id")
-    if write is write_parquet_files:
-        corpus = huggingface(tmp_path, speaker_column="speaker_id", train=["train.parquet"], test=["test.parquet"])
     embedded, files = read(corpus), tones(tiny_corpus)
     assert [replace(u, audio=file.audio) for u, file in zip(embedded, files, strict=True)] == files
     for place in np.random.default_rng(0).permutation(len(files)):
@@ -331,14 +296,6 @@ def test_a_table_is_read_again_when_it_has_changed(
     assert again[2:] == first[2:]
 
 
-def test_tables_without_speakers_say_so_and_ids_may_hold_them(tiny_corpus: Path, tmp_path: Path) -> None:
-    write_parquet(tmp_path / "train.parquet", list_folder(tiny_corpus / "train"))
-    unknown = read(huggingface(tmp_path))
-    assert {u.speaker for u in unknown} == {""}
-    assert unknown[0].unit == f"utterance {unknown[0].id}"
-    assert {u.speaker for u in read(huggingface(tmp_path, speaker_of="^([^-]+)-"))} == {"10", "11"}
-
-
 def test_metadata_in_json_lines_names_files_in_folders(tmp_path: Path) -> None:
     """Files with the same name are told apart by their folders."""
     rows = [{"file_name": f"{speaker}/1.wav", "sentence": "One", "who": speaker} for speaker in ("a", "b")]
@@ -357,13 +314,6 @@ def lose_a_shard(root: Path, files: list[Utterance]) -> None:
     write_parquet(root / "data" / "train-00000-of-00002.parquet", files)
 
 
-def select_rows(root: Path, files: list[Utterance]) -> None:
-    save_to_disk(root / "train", files)
-    state = json.loads((root / "train" / "state.json").read_text())
-    state["_indices_data_files"] = [{"filename": "indices.arrow"}]
-    (root / "train" / "state.json").write_text(json.dumps(state))
-
-
 def write_metadata(name: str, text: str) -> Callable[[Path, list[Utterance]], None]:
     def write(root: Path, files: list[Utterance]) -> None:
         (root / "train").mkdir()
@@ -372,20 +322,25 @@ def write_metadata(name: str, text: str) -> Callable[[Path, list[Utterance]], No
     return write
 
 
-BAD_FOLDERS: list[tuple[Callable[[Path, list[Utterance]], None], dict[str, Any], str]] = [
-    (lambda root, files: None, {}, "train is missing: expected a folder of save_to_disk or .*src/prepare.py data=hugg"),
-    (lose_a_shard, {}, "data: 1 of 2 Parquet files of train: expected all"),
-    (lambda root, files: write_parquet(root / "train.parquet", files), {"text_column": "sentence"},
-     "train.parquet: no column sentence: expected one of audio, speaker_id, text"),
-    (lambda root, files: (root / "train.parquet").write_bytes(b"PAR1"), {}, "cannot read .*train.parquet: "),
-    (select_rows, {}, "state.json: expected all rows, but indices select some"),
-    (write_metadata("state.json", "[]"), {}, "state.json: expected what save_to_disk writes: TypeError"),
-    (write_metadata("metadata.csv", "file_name,sentence\na.wav,One\n"), {}, "metadata.csv: no column text: exp"),
-    (write_metadata("metadata.jsonl", "[1]\n"), {}, "metadata.jsonl: expected a table with a header, or JSON "),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("make", "options", "message"), BAD_FOLDERS)
+@pytest.mark.parametrize(
+    ("make", "options", "message"),
+    [
+        (
+            lambda root, files: None,
+            {},
+            "train is missing: expected a folder of save_to_disk or .*src/prepare.py data=hugg",
+        ),
+        (lose_a_shard, {}, "data: 1 of 2 Parquet files of train: expected all"),
+        (
+            lambda root, files: write_parquet(root / "train.parquet", files),
+            {"text_column": "sentence"},
+            "train.parquet: no column sentence: expected one of audio, speaker_id, text",
+        ),
+        (lambda root, files: (root / "train.parquet").write_bytes(b"PAR1"), {}, "cannot read .*train.parquet: "),
+        (write_metadata("state.json", "[]"), {}, "state.json: expected what save_to_disk writes: TypeError"),
+        (write_metadata("metadata.jsonl", "[1]\n"), {}, "metadata.jsonl: expected a table with a header, or JSON "),
+    ],
+)
 def test_a_folder_of_datasets_that_cannot_be_read_is_one_line(
     make: Callable[[Path, list[Utterance]], None],
     options: dict[str, Any],
@@ -409,17 +364,6 @@ def test_rows_that_cannot_be_used_are_faults(tiny_corpus: Path, tmp_path: Path) 
     rows[3]["audio"]["bytes"] = b"no audio"
     parquet.write_table(Table.from_pylist(rows, schema=table.schema), tmp_path / "train.parquet")
     utterances = read(huggingface(tmp_path))
-    assert [u.fault.partition(":")[0] for u in utterances] == [
-        "",
-        "no audio",
-        "no text",
-        "unreadable audio",
-        "no audio",
-    ]
+    faults = [u.fault.partition(":")[0] for u in utterances]
+    assert faults == ["", "no audio", "no text", "unreadable audio", "no audio"]
     assert not any("\n" in u.fault for u in utterances)
-
-
-@pytest.mark.parametrize(("key", "value"), [("text_column", None), ("speaker_column", "")])
-def test_wrong_columns_are_named_by_their_key(key: str, value: Any, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=f"^data.{key}=.*: expected the name of a column"):
-        huggingface(tmp_path, **{key: value})

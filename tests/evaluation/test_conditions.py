@@ -8,33 +8,24 @@ import numpy as np
 import pytest
 import soundfile
 from hydra.errors import HydraException
-from omegaconf import DictConfig
 
 from asr_ablations.comparison.folders import compare_folders
 from asr_ablations.components.condition.telephone import Telephone
 from asr_ablations.config.build import build
 from asr_ablations.data.rooms import read_response, reverberate, simulate_response
 from asr_ablations.evaluation.evaluate import evaluate
-from asr_ablations.evaluation.request import check_requests
 from asr_ablations.evaluation.sets import build_conditions
 from asr_ablations.tools.random_streams import generator
 from asr_verdicts.design import Options
 from asr_verdicts.errors import UsageError
 from asr_verdicts.table_columns import rate_rows
-from tests.evaluation.test_evaluate import record_as_a_run
+from tests.evaluation.test_evaluate import record_as_a_run, request
 from tests.helpers.support import composed_by_hydra, group_options
 from tests.helpers.trained_runs import write_trained
 
 SECONDS = np.arange(16000) / 16000
 SPEECH = (6000 * np.sin(2 * np.pi * 300 * SECONDS) * np.sin(2 * np.pi * 2 * SECONDS) ** 2).astype(np.int16)
 NEEDS_FOLDER = ("recorded_noise10", "measured_reverb")
-
-
-def request(run: Path, *overrides: str) -> DictConfig:
-    words = (f"run={run}", "processes=1", "overrides=[]", *overrides)
-    cfg = composed_by_hydra(words, "evaluation")
-    check_requests(cfg)
-    return cfg
 
 
 @pytest.fixture(scope="module")
@@ -61,19 +52,17 @@ def heard(condition: Any, id_: str = "a", samples: np.ndarray = SPEECH) -> np.nd
     return result
 
 
-CHANGING = [name for name in group_options("condition") if name != "clean"]
-
-
-@pytest.mark.parametrize("name", CHANGING)
+@pytest.mark.parametrize("name", [name for name in group_options("condition") if name != "clean"])
 def test_a_condition_keeps_length_and_type_and_changes_what_is_heard(name: str, sounds: Path) -> None:
     condition = chosen(name, sounds)
     for samples in (SPEECH, SPEECH[:0], SPEECH[4000:4001], np.zeros(300, np.int16)):
         result = heard(condition, samples=samples)
         assert (result.shape, result.dtype) == (samples.shape, np.int16)
     assert not np.array_equal(heard(condition), SPEECH)
-    assert np.array_equal(heard(condition), heard(chosen(name, sounds)))
+    assert np.array_equal(heard(condition), heard(condition))
     if name != "telephone":
         reseeded = chosen(name, sounds, "condition_seed=1")
+        assert reseeded.key != condition.key
         assert any(not np.array_equal(heard(condition), heard(condition, id_)) for id_ in "bcdef")
         assert any(not np.array_equal(heard(condition, id_), heard(reseeded, id_)) for id_ in "abcdef")
 
@@ -84,26 +73,22 @@ def test_clean_is_the_plain_recording(sounds: Path) -> None:
     assert build(node)(SPEECH, "a", np.random.default_rng()) is SPEECH
 
 
-@pytest.mark.parametrize("name", ["noise10", "recorded_noise10"])
-def test_noise_has_its_ratio(name: str, sounds: Path) -> None:
-    for snr in (0, 20):
+def test_noise_has_its_ratio_and_falls_with_frequency(sounds: Path) -> None:
+    for name, snr in (("noise10", 0), ("noise10", 20), ("recorded_noise10", 20)):
         added = heard(chosen(name, sounds, f"condition.{name}.snr={snr}")).astype(float) - SPEECH
         ratio = 10 * np.log10(np.square(SPEECH.astype(float)).mean() / np.square(added).mean())
         assert ratio == pytest.approx(snr, abs=0.1)
+    # by 3 dB per octave and unit of the exponent: the power of 500 to 1000 Hz over that of 2000 to 4000 Hz
+    for exponent in (0, 2):
+        condition = chosen("noise10", sounds, f"condition.noise10.exponent={exponent}")
+        powers = np.zeros(8001)
+        for id_ in "abcdefgh":
+            powers += np.square(np.abs(np.fft.rfft(heard(condition, id_).astype(float) - SPEECH)))
+        ratio = 10 * np.log10(powers[500:1000].mean() / powers[2000:4000].mean())
+        assert ratio == pytest.approx(20 * np.log10(2) * exponent, abs=0.5)
 
 
-@pytest.mark.parametrize("exponent", [0, 2])
-def test_the_noise_falls_with_frequency(exponent: int, sounds: Path) -> None:
-    """By 3 dB per octave and unit of the exponent: the power of 500 to 1000 Hz over that of 2000 to 4000 Hz."""
-    condition = chosen("noise10", sounds, f"condition.noise10.exponent={exponent}")
-    powers = np.zeros(8001)
-    for id_ in "abcdefgh":
-        powers += np.square(np.abs(np.fft.rfft(heard(condition, id_).astype(float) - SPEECH)))
-    ratio = 10 * np.log10(powers[500:1000].mean() / powers[2000:4000].mean())
-    assert ratio == pytest.approx(20 * np.log10(2) * exponent, abs=0.5)
-
-
-def test_a_simulated_room_has_its_decay_and_its_direct_sound() -> None:
+def test_a_room_has_its_decay_and_its_direct_sound_and_changes_no_loudness(tmp_path: Path) -> None:
     """Against Schroeder's integral: from 5 to 35 dB below the reverberation's energy in half the time T60."""
     response = simulate_response(0.5, 3.0, np.random.default_rng(0))
     tail = np.square(response[1:])
@@ -111,16 +96,10 @@ def test_a_simulated_room_has_its_decay_and_its_direct_sound() -> None:
     left = 10 * np.log10(tail[::-1].cumsum()[::-1] / tail.sum())
     begin, end = (int(np.argmax(left < level)) for level in (-5, -35))
     assert (end - begin) / 16000 == pytest.approx(0.25, rel=0.05)
-
-
-def test_reverberation_is_a_convolution_as_loud_as_before() -> None:
     response = simulate_response(0.2, 0.0, np.random.default_rng(1))
     expected = np.convolve(SPEECH.astype(float), response)[: len(SPEECH)]
     expected *= np.sqrt(np.square(SPEECH.astype(float)).mean() / np.square(expected).mean())
     assert np.abs(reverberate(SPEECH, response) - expected).max() <= 0.51
-
-
-def test_a_measured_response_begins_with_its_direct_sound(tmp_path: Path) -> None:
     written = np.array([0, 0, 0.01, 0.5, 0.25, -0.125])
     soundfile.write(tmp_path / "room.wav", written, 16000)
     response = read_response(tmp_path / "room.wav")
@@ -140,47 +119,45 @@ def test_a_telephone_lets_its_band_through_and_rounds_to_its_levels() -> None:
     assert len(np.unique(coarse[::2])) < len(np.unique(line(SPEECH, "a", np.random.default_rng())[::2]))
 
 
-@pytest.mark.parametrize(
-    ("overrides", "message"),
-    [
+def test_a_wrong_condition_is_one_line() -> None:
+    for overrides, message in (
         (["conditions=[hiss]"], "hiss"),
         (["+condition@condition.noise10=noise10"], "condition.noise10: expected it among conditions"),
         (["conditions=[noise10]", "condition.noise10.snr=loud"], "condition.noise10.snr=loud: expected a number"),
         (["conditions=[telephone]", "condition.telephone.low=3400"], "condition.telephone.low=3400"),
         (["conditions=[recorded_noise10]"], "condition.recorded_noise10.folder=None: expected a folder"),
         (["condition_seed=-1"], "condition_seed=-1: expected a whole number"),
-    ],
-)
-def test_a_wrong_condition_is_one_line(overrides: list[str], message: str) -> None:
-    with pytest.raises((UsageError, HydraException), match=message):
-        build_conditions(request(Path("x"), *overrides))
+    ):
+        with pytest.raises((UsageError, HydraException), match=message):
+            build_conditions(request(Path("x"), *overrides))
 
 
 def test_every_option_changes_what_is_heard_and_the_key(sounds: Path) -> None:
-    for name, key, value in (
-        *(("noise10", "snr", 5), ("noise10", "exponent", 1), ("recorded_noise10", "snr", 5), ("reverb", "decay", 0.5)),
-        *(("reverb", "direct_ratio", 3), ("telephone", "low", 200), ("telephone", "high", 3000)),
-        *(("telephone", "levels", 64), ("telephone", "mu", 100)),
-    ):
-        written, changed = chosen(name, sounds), chosen(name, sounds, f"condition.{name}.{key}={value}")
-        assert written.key == chosen(name, sounds).key != changed.key
-        assert not np.array_equal(heard(written), heard(changed))
+    for name, changes in {
+        "noise10": {"snr": 5, "exponent": 1},
+        "recorded_noise10": {"snr": 5},
+        "reverb": {"decay": 0.5, "direct_ratio": 3},
+        "telephone": {"low": 200, "high": 3000, "levels": 64, "mu": 100},
+    }.items():
+        written = chosen(name, sounds)
+        for key, value in changes.items():
+            changed = chosen(name, sounds, f"condition.{name}.{key}={value}")
+            assert written.key != changed.key
+            assert not np.array_equal(heard(written), heard(changed))
 
 
 @pytest.mark.parametrize("name", NEEDS_FOLDER)
-def test_a_folder_is_its_content(name: str, sounds: Path, tmp_path: Path) -> None:
+def test_the_key_is_of_the_source_and_the_content_of_the_folder(
+    name: str, sounds: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for file in sounds.iterdir():
         (tmp_path / file.name).write_bytes(file.read_bytes())
-    assert chosen(name, sounds).key == chosen(name, tmp_path).key
+    before = chosen(name, sounds).key
+    assert chosen(name, tmp_path).key == before
     soundfile.write(tmp_path / "a.wav", np.ones(900) * 0.1, 16000)
-    assert chosen(name, sounds).key != chosen(name, tmp_path).key
-
-
-def test_the_key_is_of_seed_and_source(sounds: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    before = chosen("noise10", sounds).key
-    assert chosen("noise10", sounds, "condition_seed=1").key != before
+    assert chosen(name, tmp_path).key != before
     monkeypatch.setattr("asr_ablations.evaluation.sets.hash_targets", lambda names: dict.fromkeys(names, "other"))
-    assert chosen("noise10", sounds).key != before
+    assert chosen(name, sounds).key != before
 
 
 @pytest.fixture(scope="module")
@@ -222,15 +199,11 @@ def test_sets_in_conditions_are_compared_across_runs(runs: list[Path], tmp_path:
     comparison = compare_folders([run / "evaluations" for run in runs], Options())
     assert {arm.name for arm in comparison.arms} == {"rnn=lstm", "rnn=gru"}
     assert {row["set"] for row in rate_rows(comparison)} == {"test", "test/noise10"}
+    (in_noise,) = [file for file in (runs[1] / "evaluations").glob("*.json") if '"noise10"' in file.read_text()]
+    in_noise.unlink()
     evaluated(runs[1], "sets=[test]", "conditions=[noise10]", "condition.noise10.snr=0")
-    (runs[1] / "evaluations" / f"{_first_in_noise(runs[1])}.json").unlink()
     with pytest.raises(UsageError, match=r"condition.noise10.snr"):
         compare_folders([run / "evaluations" for run in runs], Options())
-
-
-def _first_in_noise(run: Path) -> str:
-    files = [file for file in (run / "evaluations").glob("*.json") if '"noise10"' in file.read_text()]
-    return min(files, key=lambda file: file.stat().st_mtime_ns).stem
 
 
 def test_a_manifest_in_two_conditions(runs: list[Path], manifest: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -269,11 +242,3 @@ def test_a_corpus_by_name_has_its_own_sets(runs: list[Path], tiny_corpus: Path) 
         evaluate([request(run, "corpora=[mls:/x]", "sets=[dev]")])
     with pytest.raises(UsageError, match="/nowhere"):
         evaluate([request(run, "corpora=[librispeech:/nowhere]")])
-
-
-def test_weights_are_not_tuned_on_another_corpus_of_the_same_recordings(runs: list[Path], manifest: Path) -> None:
-    from tests.helpers.small_models import bigrams
-
-    words = ["decoder=beam_lm", f"decoder.lm={bigrams('heard.arpa', ['a', 'cab'])}", "tune.trials=2"]
-    with pytest.raises(UsageError, match="shares utterances with the test set other/talk"):
-        evaluate([request(runs[0], f"corpora=[{manifest}]", *words)])

@@ -1,6 +1,5 @@
 """What tests of processes wait for and look at."""
 
-import signal
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -20,14 +19,12 @@ def wait_for(condition: Callable[[], T], seconds: float = 1200) -> T:
     return result
 
 
-def living_in(folder: Path, program: str = "") -> list[psutil.Process]:
-    """Every running process whose current folder this is: one that was started there, and all that it has started.
-    program: what the name of its program has in it.
-    """
+def living_in(folder: Path) -> list[psutil.Process]:
+    """Every running process whose current folder this is: one that was started there, and all that it has started."""
     processes = []
     for process in psutil.process_iter():
         try:
-            if process.cwd() == str(folder) and process.status() != psutil.STATUS_ZOMBIE and program in process.name():
+            if process.cwd() == str(folder) and process.status() != psutil.STATUS_ZOMBIE:
                 processes.append(process)
         except (psutil.NoSuchProcess, psutil.AccessDenied):
             continue
@@ -45,10 +42,3 @@ def hold(process: psutil.Process) -> None:
 
 def _state(thread: Path) -> str:
     return (thread / "stat").read_text().rpartition(") ")[2][0]
-
-
-def pending(process: psutil.Process) -> set[int]:
-    """Signals that have been sent to a process as a whole, and that it has not yet handled."""
-    lines = Path(f"/proc/{process.pid}/status").read_text().splitlines()
-    mask = int(next(line for line in lines if line.startswith("ShdPnd:")).split()[1], 16)
-    return {number for number in signal.valid_signals() if mask >> (number - 1) & 1}

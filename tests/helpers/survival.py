@@ -38,9 +38,9 @@ def succeed(command: Command) -> str:
     return output
 
 
-def alive(folder: Path, program: str = "") -> list[psutil.Process]:
-    """Every process that a command on this folder has left running; of those, the ones of a program."""
-    return living_in(folder / PLACE, program)
+def alive(folder: Path) -> list[psutil.Process]:
+    """Every process that a command on this folder has left running."""
+    return living_in(folder / PLACE)
 
 
 def status(folder: Path) -> dict[str, Any]:

@@ -1,10 +1,10 @@
 """Language models: Kneser-Ney's estimates, and KenLM's binary files."""
 
 import math
-import subprocess
 from itertools import product
 from pathlib import Path
 
+import kenlm
 import numpy as np
 import pytest
 
@@ -75,8 +75,6 @@ def test_probabilities_after_every_context_sum_to_one(
     sentences: int, order: int, prune: list[int], tmp_path: Path
 ) -> None:
     """By KenLM's own reading of the file, backing off where it must."""
-    import kenlm
-
     said = text(sentences, 12)
     write_arpa(tmp_path / "lm.arpa", estimate(said, order, prune))
     model = kenlm.Model(str(tmp_path / "lm.arpa"))
@@ -104,37 +102,24 @@ def test_unigrams_by_hand() -> None:
     assert math.isclose(unigrams["<s>"], 0.0)
 
 
-def test_a_failing_program_is_reported(tmp_path: Path) -> None:
-    false = subprocess.run(["which", "false"], capture_output=True, text=True, check=True).stdout.strip()
-    with pytest.raises(UsageError, match="false failed: exit code 1"):
-        ngram.run_program(tmp_path / "b", Path(false), tmp_path / "a")
-
-
-BINARIES = sorted((Path(__file__).parent / "kenlm").glob("*.binary"))
-ARPA = Path(__file__).parent / "lmplz_tiny.arpa"
-TOLERANCE = {"quantised.binary": 0.05, "both.binary": 0.5}
-"""Of log10 of a probability, with 256 and 16 different ones."""
-
-
-@pytest.mark.parametrize("file", BINARIES, ids=lambda file: file.stem)
+@pytest.mark.parametrize("file", sorted((HERE / "kenlm").glob("*.binary")), ids=lambda file: file.stem)
 def test_a_binary_says_what_its_arpa_file_says(file: Path) -> None:
-    arpa, loaded = model.load(str(ARPA)), model._read.__wrapped__(file, 0)
+    """Within what 256 and 16 different probabilities allow, in log10."""
+    arpa, loaded = model.load(str(HERE / "lmplz_tiny.arpa")), model._read.__wrapped__(file, 0)
+    tolerance = {"quantised": 0.05, "both": 0.5}.get(file.stem, 1e-5)
     assert loaded.words == arpa.words
     for words in product(arpa.words, repeat=3):
         expected, score = (one.ngrams.score(" ".join(words)) for one in (arpa, loaded))
-        assert score == pytest.approx(expected, abs=4 * TOLERANCE.get(file.name, 1e-5))
+        assert score == pytest.approx(expected, abs=4 * tolerance)
 
 
-@pytest.mark.parametrize(("name", "kept"), [("probing", 0), ("probing", 500), ("trie", -1)])
-def test_a_cut_binary_is_refused(name: str, kept: int, tmp_path: Path) -> None:
-    file = tmp_path / "cut.binary"
-    file.write_bytes((Path(__file__).parent / "kenlm" / f"{name}.binary").read_bytes()[:kept])
-    with pytest.raises(UsageError, match=r"cut\.binary"):
-        model._read.__wrapped__(file, 0)
-
-
-def test_a_binary_without_words_is_refused(tmp_path: Path) -> None:
-    content = bytearray((Path(__file__).parent / "kenlm" / "trie.binary").read_bytes())
+def test_a_cut_binary_and_one_without_words_are_refused(tmp_path: Path) -> None:
+    for name, kept in (("probing", 0), ("probing", 500), ("trie", -1)):
+        file = tmp_path / "cut.binary"
+        file.write_bytes((HERE / "kenlm" / f"{name}.binary").read_bytes()[:kept])
+        with pytest.raises(UsageError, match=r"cut\.binary"):
+            model._read.__wrapped__(file, 0)
+    content = bytearray((HERE / "kenlm" / "trie.binary").read_bytes())
     content[100] = 0
     (tmp_path / "a.binary").write_bytes(content)
     with pytest.raises(UsageError, match="contains no words"):

@@ -7,16 +7,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from omegaconf import OmegaConf
 
 from asr_ablations.comparison.folders import compare_folders
 from asr_ablations.report.training_report import sections
-from asr_ablations.runs.environment import buses, links, topology
-from asr_ablations.runs.reader import UnreadableFileError, read_config, read_environment, read_status
+from asr_ablations.runs.environment import buses, links
+from asr_ablations.runs.reader import UnreadableFileError, read_environment, read_status
 from asr_ablations.runs.records import read_run
-from asr_ablations.runs.sweep_history import Look, declared, evidence, looks, record_look
-from asr_ablations.sweep.arm import FrozenArm
-from asr_ablations.sweep.until.ablation import take_over
+from asr_ablations.runs.sweep_history import Look, evidence, looks, record_look
 from asr_ablations.tools.typed_json import as_json
 from asr_verdicts.design import Options
 from asr_verdicts.files import write_json
@@ -96,17 +93,6 @@ def test_a_run_of_another_sweep_stays_a_link_and_comes_along(sweep: Path, tmp_pa
     assert read_run(link).summary == read_run(other).summary
 
 
-def test_what_was_unpacked_is_taken_over_by_a_sweep_and_not_trained_again(sweep: Path, tmp_path: Path) -> None:
-    archive = keep(sweep, tmp_path / "records")
-    assert archive is not None
-    (unpacked,) = unpack([archive], tmp_path / "elsewhere")
-    run = next(unpacked.glob("*/status.json")).parent
-    folder = tmp_path / "elsewhere" / "another" / run.name
-    cfg = OmegaConf.create(read_config(run))
-    arm = FrozenArm("an arm", str(read_environment(run).id), Path(), folder, 0, 1, tuple(cfg.overrides), cfg)
-    assert take_over(arm) == run.resolve()
-
-
 def test_what_is_there_already_stays(sweep: Path, tmp_path: Path) -> None:
     archive = keep(sweep, tmp_path / "records")
     assert archive is not None
@@ -143,44 +129,10 @@ def test_a_folder_that_cannot_be_written_is_a_warning(tmp_path: Path) -> None:
     assert "File exists" in warning
 
 
-def test_two_digits_are_no_other_gpu() -> None:
-    """Of eleven GPUs: GPU1 and GPU10 are two."""
-    names = [f"GPU{number}" for number in range(11)]
-    rows = ["\t".join([row, *("X" if row == name else f"NV{len(row) + len(name)}" for name in names)]) for row in names]
-    pairs = links("\n".join(["\t" + "\t".join(names), *rows]))
-    assert len(pairs) == 11 * 10 // 2
-    assert (pairs["GPU0-GPU1"], pairs["GPU1-GPU10"]) == ("NV8", "NV9")
-
-
 def test_a_bus_has_generation_width_and_address() -> None:
     answer = "00000000:06:00.0, 3, 16\n00000000:07:00.0, [N/A], [N/A]\n"
     assert buses(answer) == ["PCIe 3 x16 at 00000000:06:00.0", "00000000:07:00.0"]
     assert buses("") == []
-
-
-def test_a_machine_whose_tool_fails_shows_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    tool = tmp_path / "nvidia-smi"
-    tool.write_text("#!/bin/sh\necho 'NVIDIA-SMI has failed'\nexit 9\n")
-    tool.chmod(0o755)
-    monkeypatch.setenv("PATH", str(tmp_path))
-    assert topology() == ([], {})
-    tool.unlink()
-    assert topology() == ([], {})
-
-
-def test_the_first_launch_is_what_was_declared(tmp_path: Path) -> None:
-    def launch(arms: list[str], search: bool) -> dict[str, object]:
-        return {"started": "2026-01-01T00:00:00+00:00", "command": ["train.py"], "arms": arms, "search": search}
-
-    assert declared(tmp_path) is None
-    cases: list[tuple[object, set[str] | None]] = [
-        ([launch(["a", "b"], search=False), launch(["c"], search=False)], {"a", "b"}),
-        ([launch(["a"], search=True), launch(["b"], search=False)], None),
-        ([], None), ([{"arms": ["a"]}], None), ("damaged", None),
-    ]  # fmt: skip
-    for launches, expected in cases:
-        write_json(tmp_path / "sweep.json", {"launches": launches, "arms": []})
-        assert declared(tmp_path) == expected
 
 
 def test_an_archive_writes_nowhere_else(tmp_path: Path) -> None:

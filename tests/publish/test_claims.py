@@ -10,8 +10,7 @@ from asr_verdicts.comparison import Comparison
 from asr_verdicts.design import Options
 from asr_verdicts.verdict import AtLook, Verdict
 from publish.claims import Effect, describe_literature, find_agreements, judge, parse_commentary
-from publish.results import Published, format_answers
-from tests.helpers.run_folders import write_run, write_sweep
+from tests.helpers.run_folders import write_sweep
 
 ABLATION = {"question": "?", "factor": "rnn", "baseline": "lstm"}
 
@@ -32,12 +31,8 @@ def placed(measured: Comparison, low: float, high: float, margin: float = 2.0) -
 
 
 def test_agreement_goes_by_the_interval(measured: Comparison) -> None:
-    equivalent, worse, better, sized = (
-        Effect("equivalent"),
-        Effect("worse"),
-        Effect("better"),
-        Effect("worse", (1.4, 2.1)),
-    )
+    equivalent, worse, better = (Effect(name) for name in ("equivalent", "worse", "better"))
+    sized = Effect("worse", (1.4, 2.1))
     for effects, low, high, outcome in (
         ([worse], 0.5, 2.6, "agrees"), ([better], 0.5, 2.6, "disagrees"), ([better], -1.5, 0.3, "cannot tell"),
         # shown to be worse, and within what would not matter: no contradiction to a source that says equivalent
@@ -88,22 +83,6 @@ def test_runs_that_do_not_meet_a_condition_neither_agree_nor_disagree(measured: 
     assert hold(measured, not_comparable="tuned rates") == ("worse", outcome, "tuned rates")
 
 
-def test_two_claims_about_one_question_are_both_shown(measured: Comparison) -> None:
-    early = {
-        "says": "early",
-        "about": "few epochs",
-        "where": {"max_epochs": {"most": 0}},
-        "expected": {"gru": "better"},
-    }
-    late = {"says": "late", "expected": {"gru": "worse"}}
-    lines = said({"claim": [early, late]}, measured)
-    assert lines[:2] == ["claim: early. It is about few epochs", "claim: late"]
-    assert any(
-        "expected better, measured worse: not comparable: the claim is about few epochs (" in line for line in lines
-    )
-    assert "rnn=gru: expected worse, measured worse: agrees" in lines
-
-
 def said(declared: dict[str, object], comparison: Comparison) -> list[str]:
     return describe_literature(parse_commentary(declared, comparison.arms, comparison.baseline), comparison)
 
@@ -124,30 +103,6 @@ def test_the_literature_is_held_against_the_measurement(tmp_path: Path) -> None:
     turned = said(declared, compare_folders([sweep], Options(baseline="gru")))
     assert turned[0] == "claim: it is"
     assert not [line for line in turned if "expected" in line], "what is expected is of the declared baseline alone"
-
-
-def test_what_did_nothing_neither_agrees_nor_disagrees_with_the_source(tmp_path: Path) -> None:
-    declared = {"factor": "schedule", "baseline": "constant", "expected": {"newbob": "better", "one_cycle": "better"}}
-    for schedule, noises, rate in (
-        ("constant", [1, 2, 3], 0.4),
-        ("newbob", [1, 2, 3], 0.4),
-        ("one_cycle", [4, 5, 6], 0.1),
-    ):
-        for seed, noise in enumerate(noises):
-            write_run(tmp_path, f"schedule={schedule}", f"seed={seed}", noise=noise, rate=rate, ablation=declared)
-    comparison = compare_folders([tmp_path / "sweep"], Options())
-    commentary = parse_commentary(declared, comparison.arms, comparison.baseline)
-    named = {verdict.arm: verdict for verdict in comparison.answer}
-    effects = [Effect("better"), Effect("equivalent", (1, 1))]
-    assert judge(named["schedule=newbob"], effects, comparison.arms) == "cannot tell"
-    rows = [
-        line
-        for line in "\n".join(format_answers([Published(comparison, commentary, [])])).splitlines()
-        if "schedule=newbob against schedule=constant" in line
-    ]
-    assert len(rows) == 1
-    assert ": the choice did nothing | " in rows[0]
-    assert "| cannot tell |" in rows[0]
 
 
 def test_mistakes_are_not_passed_over(measured: Comparison) -> None:

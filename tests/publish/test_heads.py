@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from publish.heads import describe_cost, format_commands, list_arms, replace_head
+from publish.heads import describe_cost, format_commands, replace_head
 from tests.helpers.sweep_files import NAMES, SWEEPS, arms, composed, is_decoding, is_search
 
 
@@ -51,12 +51,6 @@ def test_a_cost_follows_its_file() -> None:
     assert "4 runs (4 arms, 1 seed) of 10 to 30 epochs, 160 hours of speech" in describe_cost(cfg)
 
 
-def test_sizes_of_the_corpus_are_counted_by_arm() -> None:
-    hours = 3 * 6 * sum((0.5, 1, 2, 4))
-    assert f"{hours:.0f} hours of speech" in describe_cost(composed("training_size"))
-    assert "hours" not in describe_cost(composed("librispeech_hours"))
-
-
 def test_a_command_gives_what_its_file_leaves_open() -> None:
     assert format_commands(composed("librispeech_hours"), "librispeech_hours")[0].endswith(
         "librispeech_hours data.root=<folder>"
@@ -64,8 +58,3 @@ def test_a_command_gives_what_its_file_leaves_open() -> None:
     decoding = format_commands(composed("language_models"), "language_models")
     assert decoding[0].endswith("run=<folder of runs> models.words=<folder> models.letters=<folder>")
     assert decoding[1] == "#   python src/compare.py <a run's folder>/evaluations"
-
-
-def test_a_search_has_trials_and_no_arms() -> None:
-    assert list_arms(composed("hyperparameters")) == ([{}], 1)
-    assert "at most 20 runs of 8 epochs, 80 hours of speech" in describe_cost(composed("hyperparameters"))

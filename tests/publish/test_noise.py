@@ -71,25 +71,6 @@ def test_arms_of_several_sweeps_are_put_together(tmp_path: Path) -> None:
     assert shown["pairs of arms"] == [[DATA, "2", f"{(low[0] + high[0]) / 2:+.2f}", quartiles, *ends]]
 
 
-def test_too_few_seeds_in_common_are_no_correlation(tmp_path: Path) -> None:
-    arm(tmp_path, "rnn_type", "rnn=lstm", range(6))
-    arm(tmp_path, "rnn_type", "rnn=gru", range(2, 8), noise=100)
-    shown = tables(tmp_path)
-    assert shown["utterances"][0][2] == "12"
-    assert "pairs of arms" not in shown
-
-
-def test_two_seeds_of_an_arm_are_noise_and_one_is_not(tmp_path: Path) -> None:
-    arm(tmp_path, "rnn_type", "rnn=lstm", range(1))
-    arm(tmp_path, "rnn_type", "rnn=gru", range(1), noise=100)
-    assert tables(tmp_path) == {}
-    arm(tmp_path, "rnn_type", "rnn=lstm", range(2))
-    ((_, *counts, _, least, greatest, most),) = tables(tmp_path)["utterances"]
-    assert counts == ["72", "2", "1", "1"]
-    assert (least, greatest) == ("–", "–")
-    assert most.endswith(" (rnn_type: rnn=lstm, 2 seeds)")
-
-
 def test_one_training_under_two_names_counts_once(tmp_path: Path) -> None:
     arm(tmp_path, "rnn_type", "rnn=lstm", range(5))
     for seed in range(5):  # what gru recognised is what lstm did
@@ -110,9 +91,3 @@ def test_the_loss_ranks_runs_arms_and_chance(tmp_path: Path) -> None:
     assert of_runs.startswith(f"{rho:+.2f} (")
     assert of_arms == "–"  # fewer than four
     assert within == f"{chance:+.2f} (1 arm)"  # the other arms have fewer than five seeds
-
-
-def test_few_runs_rank_nothing(tmp_path: Path) -> None:
-    arm(tmp_path, "rnn_type", "rnn=lstm", range(9))
-    assert tables(tmp_path).keys() == {"utterances"}
-    assert format_noise([]) == []

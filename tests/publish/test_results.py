@@ -3,13 +3,11 @@
 import json
 import re
 import shutil
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from asr_ablations.commands.console import exit_code
 from asr_ablations.runs.reader import read_config, read_sweep
 from asr_ablations.runs.sweep_history import arm_content
 from asr_verdicts import plotting
@@ -17,7 +15,7 @@ from asr_verdicts.errors import UsageError
 from asr_verdicts.files import write_json
 from asr_verdicts.plan import PlannedArm
 from publish.archive import unpack
-from publish.results import DECODERS, format_command, is_open, keep_finished, main, write_results
+from publish.results import DECODERS, is_open, keep_finished, write_results
 from tests.helpers.planned import plan
 from tests.helpers.run_folders import utterances, write_evaluation, write_run, write_sweep
 from tests.helpers.support import REPOSITORY
@@ -72,26 +70,6 @@ def test_a_difference_of_one_seed_is_in_its_section_and_no_answer(tmp_path: Path
     write_sweep(outputs, {"rnn=lstm": 0.1, "rnn=gru": 0.5}, seeds=3, ablation=ABLATION, sweep="rnn_type")
     text = text_of(outputs, target)
     assert [part in text for part in (alone, "| [rnn_type]", "| [rates]")] == [True, True, False]
-
-
-def test_answers_of_an_earlier_version_of_the_built_in_corpus_are_folded(tmp_path: Path) -> None:
-    outputs, target = tmp_path / "outputs", tmp_path / "sweeps" / "RESULTS.md"
-
-    def begun(day: str) -> Callable[[Path], None]:
-        def change(run: Path) -> None:
-            (run / "overrides").write_text("data=synthetic\n", encoding="utf-8")
-            environment = json.loads((run / "environment.json").read_text(encoding="utf-8"))
-            write_json(run / "environment.json", {**environment, "started": f"{day}T09:00:00Z"})
-
-        return change
-
-    for day in ("2026-11-26", "2026-11-27"):
-        rates = {"rnn=lstm": 0.1, "rnn=gru": 0.5}
-        write_sweep(outputs, rates, seeds=3, ablation=ABLATION, sweep=f"of_{day}", change=begun(day))
-    write_sweep(outputs, {"rnn=lstm": 0.1, "rnn=gru": 0.5}, seeds=3, ablation=ABLATION, sweep="of_an4")
-    today, _, earlier = text_of(outputs, target).partition("<summary>Earlier answers: 1</summary>")
-    assert re.findall(r"\| \[(\w+\S+)\]", today) == ["of_2026-11-27", "of_an4"]
-    assert re.findall(r"\| \[(\w+\S+)\]", earlier.partition("</details>")[0]) == ["of_2026-11-26"]
 
 
 def test_other_decoders_of_a_sweeps_runs_are_a_question_of_their_own(tmp_path: Path) -> None:
@@ -223,21 +201,3 @@ def test_the_sweep_file_of_today_says_what_its_answers_are_held_against(tmp_path
     text = text_of(outputs, target)
     assert "misread" not in text
     assert "; asked before: worse, +3.00) | 3 | worse | not comparable: the claim is about long trainings |" in text
-
-
-def test_a_command_is_what_a_reader_types() -> None:
-    for command, typed in (
-        (["/home/me/src/train.py", "rnn=gru", "sweep=mine", "workers=2"], "python src/train.py rnn=gru"),
-        (["evaluate.py", "run=<folder>", "a=[b,c]"], "python src/evaluate.py run=<folder> 'a=[b,c]'"),
-        (["compare.py", "outputs/x/*/evaluations"], "python src/compare.py outputs/x/*/evaluations"),
-    ):
-        assert format_command(command) == typed
-
-
-def test_the_command_keeps_what_it_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "sweeps").mkdir()
-    monkeypatch.setattr("publish.results.REPOSITORY", tmp_path)
-    for named, code in ((["absent"], 2), ([], 0)):
-        monkeypatch.setattr("sys.argv", ["results", *(str(tmp_path / name) for name in named)])
-        assert exit_code(main) == code
-        assert (tmp_path / "sweeps" / "RESULTS.md").exists() == (code == 0)

@@ -7,16 +7,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from asr_ablations.commands.console import exit_code
 from asr_ablations.comparison.folders import compare_folders
 from asr_ablations.sweep.plan import FEWER_EPOCHS
 from asr_verdicts.design import Options
 from asr_verdicts.errors import UsageError
 from publish.archive import unpack
-from publish.short_runs import compare_lengths, main, measure_slope, measure_tau
+from publish.short_runs import compare_lengths, measure_slope, measure_tau
 from tests.helpers.command import REPOSITORY
 from tests.helpers.comparison import comparison
-from tests.helpers.run_folders import write_sweep
 
 MEANS = {"base": 0.30, "a": 0.34, "b": 0.28, "c": 0.45, "d": 0.31}
 
@@ -71,23 +69,6 @@ def test_two_sweeps_side_by_side(tmp_path: Path) -> None:
     ):
         with pytest.raises(UsageError, match=message):
             compare_lengths(short, replace(short, **changes))  # type: ignore[arg-type]
-
-
-def test_the_command_prints_what_turns_round(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    ablation = {"factor": "rnn", "baseline": "lstm"}
-    short, long = (
-        write_sweep(tmp_path, {"rnn=lstm": lstm, "rnn=gru": gru}, seeds=3, ablation=ablation, sweep=name)
-        for name, lstm, gru in (("short", 0.3, 0.6), ("long", 0.2, 0.1))
-    )
-    monkeypatch.setattr("sys.argv", ["short_runs", str(short), str(long)])
-    assert exit_code(main) == 0
-    printed = capsys.readouterr().out
-    assert "0 of 1 differences have the same sign in both." in printed
-    assert "Of 1 arms that short runs call better or worse, long runs call 0 the same; reversed: rnn=gru." in printed
-    monkeypatch.setattr("sys.argv", ["short_runs", str(short)])
-    assert exit_code(main) == 2
 
 
 @pytest.mark.slow

@@ -26,24 +26,17 @@ def in_python(program: str, folder: Path) -> str:
     return done.stdout
 
 
-def test_importing_the_package_changes_nothing_of_others(tmp_path: Path) -> None:
-    """torchmetrics, imported afterwards, draws its plots; and the import itself brings nothing in."""
+def test_importing_the_package_brings_nothing_in(tmp_path: Path) -> None:
     program = (
         "import sys\nbefore = [*sys.meta_path]\nimport asr_ablations\nassert before == sys.meta_path\n"
-        "print(*sorted({name.partition('.')[0] for name in sys.modules} & {'numpy', 'torch', 'scipy', 'matplotlib'}))\n"
-        "import torchmetrics.text\n"
-        "metric = torchmetrics.text.WordErrorRate()\nmetric.update(['a'], ['b'])\n"
-        "print(type(metric.plot()[0]).__name__)"
+        "print(*sorted({name.partition('.')[0] for name in sys.modules} & {'numpy', 'torch', 'scipy', 'matplotlib'}))"
     )
-    assert in_python(program, tmp_path).splitlines() == ["", "Figure"]
-
-
-def test_the_version_is_that_of_the_distribution() -> None:
-    (version,) = re.findall(r'^version = "(.*)"$', (REPOSITORY / "pyproject.toml").read_text(), flags=re.MULTILINE)
-    assert aa.__version__ == version
+    assert in_python(program, tmp_path).strip() == ""
 
 
 def test_the_names_are_listed_and_others_are_none() -> None:
+    (version,) = re.findall(r'^version = "(.*)"$', (REPOSITORY / "pyproject.toml").read_text(), flags=re.MULTILINE)
+    assert aa.__version__ == version
     assert {"open", "compare", "__version__"} <= set(dir(aa))
     assert aa.compare is compare
     with pytest.raises(AttributeError, match="has no attribute 'campare'"):

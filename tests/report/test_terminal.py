@@ -1,9 +1,10 @@
-"""Texts of a comparison in the terminal."""
+"""Texts of a comparison in the terminal, in files and in LaTeX, whose structure no LaTeX is needed to check."""
 
 import csv
 import html
 import io
 import json
+import math
 import re
 from dataclasses import replace
 from importlib.resources import files
@@ -15,64 +16,23 @@ import pytest
 from matplotlib.image import imread
 from rich.console import Console
 
-from asr_ablations.comparison.derived_tables import NoiseSource
 from asr_ablations.comparison.folders import compare_folders
-from asr_ablations.report import training_report
-from asr_ablations.report.inspection import (
-    Inspected,
-    choose_utterances,
-    draw_inspected,
-    error_spans,
-    letter_confusions,
-    word_confusions,
-)
+from asr_ablations.report.inspection import Inspected, choose_utterances, draw_inspected, error_spans
 from asr_ablations.report.training_report import report_comparison, sections
 from asr_ablations.tools.files import REPOSITORY
 from asr_verdicts import plotting
-from asr_verdicts.comparison import Comparison, compare
+from asr_verdicts.comparison import Comparison
 from asr_verdicts.design import Options
 from asr_verdicts.error_counts import align, word_errors
 from asr_verdicts.errors import UsageError
-from asr_verdicts.metrics import WER, format_interval
-from asr_verdicts.report.document import contrast_row
 from asr_verdicts.report.files import write_texts
 from asr_verdicts.report.formats import markdown
-from asr_verdicts.report.latex import appendix, in_a_cell
-from asr_verdicts.report.terminal import print_answer, print_comparison
-from asr_verdicts.statistics.intervals import Range
+from asr_verdicts.report.latex import MOST_CHARACTERS, appendix, escape, in_a_cell, paper_table
+from asr_verdicts.report.terminal import print_comparison
 from asr_verdicts.table_columns import rate_rows, validation_rows
-from asr_verdicts.verdict import SHOWN, Verdict
-from tests.helpers.invented_records import record, records
+from asr_verdicts.verdict import SHOWN
+from tests.helpers.comparison import comparison
 from tests.helpers.run_folders import write_run, write_sweep
-
-
-@pytest.fixture(scope="module")
-def comparison() -> Comparison:
-    rates = {"lstm": 0.2, "gru": 0.3, "rnn": 0.203}
-    runs = [record(f"rnn={name}", seed, rate) for name, rate in rates.items() for seed in range(6)]
-    return compare(records(runs), Options(baseline="lstm"), "test")
-
-
-def interval_text(verdict: Verdict) -> str:
-    return format_interval(verdict.low, verdict.high, WER)
-
-
-def test_the_interval_excludes_0_exactly_where_a_difference_is_shown(comparison: Comparison) -> None:
-    rows = [contrast_row(verdict) for verdict in comparison.verdicts]
-    assert [row["outcome"] for row in rows] == ["worse", "not shown"]
-    assert [row["low"] > 0 or row["high"] < 0 for row in rows] == [row["outcome"] in SHOWN for row in rows]
-    assert all(row["low"] < row["difference"] < row["high"] for row in rows)
-    low, high = interval_text(comparison.verdicts[0]).split(" to ")
-    assert (float(low), float(high)) == pytest.approx((100 * rows[0]["low"], 100 * rows[0]["high"]), abs=0.005)
-
-
-def test_two_seeds_of_many_arms_have_no_finite_interval_and_no_chance_to_name() -> None:
-    """They could show nothing, so that the same answer is no evidence: 100 % would mislead."""
-    runs = [record(f"rnn={arm}", seed, 0.2 + 0.01 * arm + 0.02 * seed) for arm in range(12) for seed in range(2)]
-    verdict = compare(records(runs), Options(baseline="0"), "test").verdicts[0]
-    assert verdict.outcome == "undecided"
-    assert "2 seeds per arm are too few for an interval" in verdict.sentence
-    assert (interval_text(verdict), verdict.repeated) == ("NA", None)
 
 
 def test_the_page_defines_its_terms_in_the_words_of_the_documentation() -> None:
@@ -142,32 +102,10 @@ def test_numbers_in_csv_and_json_are_as_measured(text_comparison: Comparison, tm
     assert content["unfinished"][0]["reason"] == "failed: out of memory"
 
 
-def test_no_name_is_an_argument_to_a_row(text_comparison: Comparison, tmp_path: Path) -> None:
-    first, *others = text_comparison.arms
-    named = replace(text_comparison, arms=[replace(first, name="[1pt]"), *others])
-    files = {path.name: path for path in write_texts(report_comparison(named), tmp_path)}
-    assert not [line for line in files["appendix.tex"].read_text().splitlines() if line.startswith(("[", "*"))]
-    assert "{[}1pt{]}" in files["appendix.tex"].read_text()
-
-
-def test_the_answer_shows_what_each_source_of_chance_gives(
-    text_comparison: Comparison, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    sources = [NoiseSource("all", 8, 0.02, None), NoiseSource("order", 8, 0.01, Range(0.25, 0.05, 1.25))]
-    printed = io.StringIO()
-    monkeypatch.setattr(training_report, "noise_sources", lambda _: sources)
-    print_answer(report_comparison(text_comparison), Console(file=printed, width=120))
-    lines = printed.getvalue().splitlines()
-    assert any(re.search(r"order +│ 8 │ +1\.00 │ +0\.25 \(0\.05 to 1\.25\)", line) for line in lines)
-    assert max(map(len, lines)) <= 80
-
-
 def test_names_with_brackets_are_shown_as_they_are(text_comparison: Comparison) -> None:
-    verdict = replace(text_comparison.verdicts[0], sentence="x[bold] is worse")
     first, *others = text_comparison.arms
-    odd = replace(text_comparison, arms=[replace(first, name="data.train=[a]"), *others], verdicts=[verdict])
-    assert "data.train=[a]" in terminal(odd)
-    assert "x[bold] is worse" in terminal(odd)
+    odd = replace(text_comparison, arms=[replace(first, name="data.train=[bold]"), *others])
+    assert "data.train=[bold]" in terminal(odd)
 
 
 def row(id_: str, reference: str, hypothesis: str, seconds: float = 1.0) -> dict[str, Any]:
@@ -186,15 +124,6 @@ ROWS = [
 ]  # fmt: skip
 
 
-def test_the_worst_the_median_and_the_best_are_chosen_each_once() -> None:
-    """Among equals the longest."""
-    assert {kind: chosen_row["id"] for kind, chosen_row in choose_utterances(ROWS).items()} == {
-        "worst": "d", "median": "c", "best": "b",
-    }  # fmt: skip
-    assert list(choose_utterances(ROWS[:1])) == ["worst"]
-    assert choose_utterances([]) == {}
-
-
 def seen(reference: str, hypothesis: str, spans: list[tuple[float, float]]) -> Inspected:
     log_probs = np.log(np.full((10, 4), 0.02))
     log_probs[:, 0] = np.log(0.94)
@@ -203,7 +132,7 @@ def seen(reference: str, hypothesis: str, spans: list[tuple[float, float]]) -> I
     return Inspected("worst", row("d", reference, hypothesis), pairs, np.eye(20, 8), log_probs, list("ab "), 0.1, spans)
 
 
-def test_errors_stand_where_the_hypothesis_has_them() -> None:
+def test_errors_stand_where_the_hypothesis_has_them_and_utterances_are_chosen_once() -> None:
     """A word that is missing stands between its neighbours, at the end until the end."""
     spans = error_spans(seen("a bad bed cab", "a dad cab now", [(0.0, 0.1), (0.2, 0.4), (0.6, 0.8), (0.8, 0.9)]))
     assert [(tuple(map(float, span)), text) for span, text in spans] in (
@@ -212,12 +141,12 @@ def test_errors_stand_where_the_hypothesis_has_them() -> None:
     )
     assert error_spans(seen("a cab", "a", [(0.0, 0.2)])) == [((0.2, 1.0), "cab → –")]
     assert error_spans(seen("a", "a", [(0.0, 0.2)])) == []
-
-
-def test_confusions_are_counted_the_most_frequent_first() -> None:
-    rows = [row("a", "a cab", "a dab"), row("b", "cab", "dab"), row("c", "be", "b e")]
-    assert word_confusions(rows)[0] == ["cab", "dab", "2"]
-    assert letter_confusions(rows) == [["c", "d", "2"], ["–", "␣", "1"]]
+    # among equals the longest
+    assert {kind: chosen_row["id"] for kind, chosen_row in choose_utterances(ROWS).items()} == {
+        "worst": "d", "median": "c", "best": "b",
+    }  # fmt: skip
+    assert list(choose_utterances(ROWS[:1])) == ["worst"]
+    assert choose_utterances([]) == {}
 
 
 def test_an_utterance_is_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -243,3 +172,96 @@ def test_a_file_that_no_comparison_wrote_is_not_replaced(text_comparison: Compar
         assert [path.read_text() for path in folder.iterdir()] == ["mine"]
         (folder / name).unlink()
         assert write_texts(report, folder) == write_texts(report, folder)
+
+
+TABULAR = re.compile(r"\\begin\{tabular\}\{(\w+)\}\n(.*?)\\end\{tabular\}", re.DOTALL)
+SPANNING = re.compile(r"\\multicolumn\{(\d+)\}")
+
+
+@pytest.fixture(scope="module")
+def handmade(tmp_path_factory: pytest.TempPathFactory) -> Comparison:
+    return comparison(tmp_path_factory.mktemp("runs"))
+
+
+def rows(text: str) -> list[tuple[str, list[list[str]]]]:
+    """The alignment of each tabular and its rows of cells, as LaTeX reads them. Raises AssertionError for a tabular
+    whose rows have more or fewer columns.
+    """
+    tabulars = []
+    for alignment, body in TABULAR.findall(text):
+        lines = [line.removesuffix(r" \\") for line in body.splitlines() if line.endswith(r"\\")]
+        cells = [[cell.strip() for cell in re.split(r"(?<!\\)&", line)] for line in lines]
+        for row in cells:
+            spans = [int(found[1]) if (found := SPANNING.match(cell)) else 1 for cell in row]
+            assert sum(spans) == len(alignment), row
+        tabulars.append((alignment, cells))
+    return tabulars
+
+
+def assert_whole(text: str) -> None:
+    """Environments, braces and formulas end where they begin, and nothing but a comment stands before the first."""
+    assert text.startswith("% In the preamble: \\usepackage{booktabs}\n\\begin{")
+    opened: list[str] = []
+    for kind, name in re.findall(r"\\(begin|end)\{([\w*]+)\}", text):
+        if kind == "begin":
+            opened.append(name)
+        else:
+            assert opened.pop() == name
+    assert not opened
+    plain = re.sub(r"\\[\\{}$%]", "", text)
+    assert plain.count("{") == plain.count("}")
+    assert plain.count("$") % 2 == 0
+    assert text.count(r"\toprule") == text.count(r"\bottomrule") == text.count(r"\begin{tabular}")
+    assert text.count(r"\caption{") == text.count(r"\label{tab:") == len(re.findall(r"\\begin\{table\*?\}", text))
+
+
+def test_characters_are_printed_literally() -> None:
+    assert escape(r"50 % of_a & b \ {x} ±") == r"50 \% of\_a \& b \textbackslash{} \{x\} $\pm$"
+    assert escape("[1ex] a]") == "{[}1ex{]} a{]}"
+    assert in_a_cell("-0.12 to -0.01") == "$-$0.12 to $-$0.01"
+    assert in_a_cell("test-clean 1e-06") == "test-clean 1e-06"
+
+
+def test_a_paper_has_the_arms_on_the_test_sets(handmade: Comparison) -> None:
+    """rnn=rnn is 11 points behind rnn=lstm, which three seeds of 16 utterances show."""
+    text = paper_table(handmade)
+    assert_whole(text)
+    ((alignment, (sets, head, *arms)),) = rows(text)
+    assert alignment == "lrrrr"
+    assert sets == ["", r"\multicolumn{2}{c}{test-clean}", r"\multicolumn{2}{c}{test-other}"]
+    assert head == ["", r"WER \%", r"$\Delta$ [interval]", r"WER \%", r"$\Delta$ [interval]"]
+    assert [row[0] for row in arms] == ["rnn=lstm", "rnn=gru", "rnn=rnn"]
+    assert arms[0][2] == arms[0][4] == "--"
+    for verdict in handmade.verdicts:
+        (row,) = (row for row in arms if row[0] == verdict.arm)
+        cell = row[2 + 2 * handmade.sets.index(verdict.set)]
+        interval = r" \[\$[+-][\d.]+\$, \$[+-][\d.]+\$\]"
+        assert re.fullmatch(
+            r"\$[+-][\d.]+(\^\{\\dagger\})?\$" + interval * (verdict.low is not None and math.isfinite(verdict.low)),
+            cell,
+        )
+        assert (r"\dagger" in cell) == (verdict.outcome in SHOWN)
+    (row,) = (row for row in rate_rows(handmade) if (row["arm"], row["set"]) == ("rnn=gru", "test-clean"))
+    assert arms[1][1] == rf"${100 * float(row['wer'] or 0):.2f} \pm {100 * float(row['wer_sd'] or 0):.2f}$"
+    caption = text[text.index(r"\caption") : text.index(r"\label")]
+    assert r"difference to rnn=lstm in points" in caption
+    assert "over 3 seeds" in caption
+    assert rf"with the interval of its verdict ({handmade.evidence.procedure.test}; 5 \% of false claims" in caption
+    assert (r"\dagger" in caption) == any(verdict.outcome in SHOWN for verdict in handmade.verdicts)
+
+
+def test_the_appendix_has_every_table_in_parts_that_fit(handmade: Comparison) -> None:
+    text = appendix(report_comparison(handmade))
+    assert_whole(text)
+    assert not re.search(r"\d\.\d{5,}", re.sub(r"\\label\{.*?\}", "", text))  # no 1.78755 hours
+    tabulars = rows(text)
+    assert len(tabulars) > 6
+    for _, cells in tabulars:
+        printed = [[re.sub(r"[$\\\\{}]|pm", "", cell) for cell in row] for row in cells]
+        assert sum(2 + max(map(len, column)) for column in zip(*printed, strict=True)) <= MOST_CHARACTERS
+    differences = [cells for _, cells in tabulars if cells[0][:2] == ["arm", "set"] and "verdict" in cells[0]]
+    (cells,) = differences
+    (alignment,) = (alignment for alignment, own in tabulars if own is cells)
+    words = [head for head, kind in zip(cells[0], alignment, strict=True) if kind == "l"]
+    assert words == ["arm", "set", "verdict"]
+    assert not re.search(r"(?<![\w$)-])-\d", re.sub(r"\$[^$]*\$", "", text))

@@ -109,17 +109,15 @@ def test_another_machine_beyond_the_noise_of_seeds_differs(tmp_path: Path) -> No
     assert "the WER on test differs by more than the seed noise" in result.why
 
 
-@pytest.mark.parametrize("siblings", [0, 2])
-def test_under_four_seeds_there_is_neither_drift_nor_a_difference(siblings: int, tmp_path: Path) -> None:
+def test_under_four_seeds_there_is_neither_drift_nor_a_difference(tmp_path: Path) -> None:
     """Not even for a WER of 90 % in place of 20 %: with three seeds, chance alone is said to reach 6 deviations."""
-    original = write_run(tmp_path, "seed=0", change=losses([1.0]))
-    for seed in range(1, siblings + 1):
-        write_run(tmp_path, f"seed={seed}", noise=seed)
-    again = write_run(tmp_path, "seed=0", sweep="again", rate=0.9, change=losses([1.1]))
+    for seed in range(3):
+        original = write_run(tmp_path, f"seed={seed}", noise=seed, change=losses([1.0]))
+    again = write_run(tmp_path, "seed=2", sweep="again", rate=0.9, change=losses([1.1]))
     result = verdict(load_original(original), again)
     assert result.name == CANNOT_TELL
     assert result.why.endswith("; estimating the seed noise needs at least 4 seeds in the original's sweep")
-    assert (result.noise["test"].limit, result.noise["test"].deviation is None) == (None, siblings == 0)
+    assert (result.noise["test"].limit, result.noise["test"].deviation is None) == (None, False)
     assert "too few to tell" in noise_line("test", result.noise["test"])
 
 
@@ -153,7 +151,6 @@ def test_the_first_difference_is_counted_in_steps_and_epochs(tmp_path: Path) -> 
     original = load_original(write_run(tmp_path, "seed=0", change=losses(values)))
     again = write_run(tmp_path, "seed=0", sweep="again", change=losses([*values[:7], 7.5, *values[8:]]))
     difference = compare_bits(original, read_run(again)).first_difference
-    assert difference is not None
     assert (difference.step, difference.steps_per_epoch, difference.original, difference.reproduction) == (
         8,
         2,
@@ -162,25 +159,16 @@ def test_the_first_difference_is_counted_in_steps_and_epochs(tmp_path: Path) -> 
     )
     shorter = write_run(tmp_path, "seed=0", sweep="shorter", change=losses(values[:9]))
     difference = compare_bits(original, read_run(shorter)).first_difference
-    assert difference is not None
     assert (difference.step, difference.original, difference.reproduction) == (10, 9.0, None)
 
 
-def test_a_single_other_metric_is_no_match(tmp_path: Path) -> None:
-    original, again = pair(tmp_path)
-    edit(again / "metrics.csv", r"\n0,4,,3\.6,0\.9,", "\n0,4,,3.6,0.90001,")
-    assert compare_bits(original, read_run(again)).metrics == ["validation/dev/wer, epoch 1"]
-
-
-def test_a_single_other_hypothesis_is_no_match(tmp_path: Path) -> None:
-    original, again = pair(tmp_path)
-    edit(again / "utterances.csv", r"\btest,0-1-0000,0,([^,]*),", r"test,0-1-0000,0,\1,zz ")
-    assert compare_bits(original, read_run(again)).hypotheses == ["test/0-1-0000"]
-
-
-def test_times_are_not_compared(tmp_path: Path) -> None:
+def test_a_single_other_metric_or_hypothesis_is_no_match_and_times_are_not_compared(tmp_path: Path) -> None:
     original, again = pair(tmp_path, seconds=77.0)
     assert compare_bits(original, read_run(again)).equal
+    edit(again / "metrics.csv", r"\n0,4,,3\.6,0\.9,", "\n0,4,,3.6,0.90001,")
+    edit(again / "utterances.csv", r"\btest,0-1-0000,0,([^,]*),", r"test,0-1-0000,0,\1,zz ")
+    evidence = compare_bits(original, read_run(again))
+    assert (evidence.metrics, evidence.hypotheses) == (["validation/dev/wer, epoch 1"], ["test/0-1-0000"])
 
 
 def checkpoint(weights: dict[str, torch.Tensor], **run: Any) -> Callable[[Path], None]:
@@ -226,18 +214,14 @@ def test_a_gpu_is_named_as_a_cause_of_other_last_bits(tmp_path: Path) -> None:
     assert ANY_ORDER.kind not in DETERMINING
 
 
-@pytest.mark.parametrize(
-    ("code", "expected"),
-    [
+def test_code_is_compared_by_its_files() -> None:
+    original = {"files": {"a.py": "1", "b.py": "1"}, "commit": "x", "dirty_diff": ""}
+    for code, expected in (
         ({"files": {"a.py": "2", "c.py": "1"}, "commit": "x"}, ["a.py has changed", "b.py is gone", "c.py is new"]),
         ({"files": {"a.py": "1", "b.py": "1"}, "commit": "y"}, []),
-    ],
-    ids=["files", "equal files under another commit"],
-)
-def test_code_is_compared_by_its_files(code: dict[str, Any], expected: list[str]) -> None:
-    original = {"files": {"a.py": "1", "b.py": "1"}, "commit": "x", "dirty_diff": ""}
-    result = compare_environments(*(parse(Environment, {"code": content}) for content in (original, code)))
-    assert [cause_line(cause) for cause in result] == [f"code: {line}" for line in expected]
+    ):
+        result = compare_environments(*(parse(Environment, {"code": content}) for content in (original, code)))
+        assert [cause_line(cause) for cause in result] == [f"code: {line}" for line in expected]
 
 
 def test_a_run_that_continued_with_other_code_says_so(tmp_path: Path) -> None:
@@ -260,26 +244,17 @@ def test_the_limit_is_that_of_two_runs() -> None:
     assert seed_noise.limit == pytest.approx(T_OF_THREE_DEGREES * np.sqrt(2) * np.std(rates, ddof=1), rel=1e-6)
     two_sets = estimate_from_seeds(rates, grain=0.0, sets=2)
     assert two_sets.limit == pytest.approx(T_FOR_TWO_SETS * np.sqrt(2) * np.std(rates, ddof=1), rel=1e-6)
-
-
-def test_the_limit_holds_for_95_of_100_pairs() -> None:
     draws = np.random.default_rng(0).normal(0.1, 0.01, size=(2000, 6))
     limits = [estimate_from_seeds(runs[:4].tolist(), 0.0).limit for runs in draws]
     within = [limit is not None and abs(runs[4] - runs[5]) <= limit for runs, limit in zip(draws, limits, strict=True)]
     assert np.mean(within) == pytest.approx(0.95, abs=0.015)
-
-
-def test_several_sets_raise_one_chance_of_a_false_alarm() -> None:
-    """Four sets whose seeds are independent of each other, the worst case: 3,000 pairs, 5 % + 2 standard errors."""
+    # four sets whose seeds are independent of each other, the worst case: 3,000 pairs, 5 % + 2 standard errors
     draws = np.random.default_rng(1).normal(0.1, 0.01, size=(3000, 4, 8))
     alarms = 0
     for sets in draws:
         limits = [estimate_from_seeds(runs[:6].tolist(), 0.0, sets=4).limit for runs in sets]
         alarms += any(limit is None or abs(r[6] - r[7]) > limit for r, limit in zip(sets, limits, strict=True))
     assert alarms / len(draws) <= 0.05 + 2 * np.sqrt(0.05 * 0.95 / len(draws))
-
-
-def test_equal_seeds_do_not_prove_that_nothing_moves() -> None:
     limit = estimate_from_seeds([0.1, 0.1, 0.1, 0.1], grain=0.01).limit
     assert limit == pytest.approx(T_OF_THREE_DEGREES * np.sqrt(2) * 0.01 / np.sqrt(12), rel=1e-6)
 
@@ -298,12 +273,10 @@ def test_what_nothing_explains_is_no_drift(tmp_path: Path) -> None:
     assert "though nothing else differs" in result.why
 
 
-@pytest.mark.parametrize(("name", "content"), [("losses.csv", "batch,loss\n0,low\n")])
-def test_damaged_losses_are_refused_before_anything_is_trained(name: str, content: str, tmp_path: Path) -> None:
-    original, _ = pair(tmp_path)
-    (original.folder / name).write_text(content)
-    with pytest.raises(UsageError, match=name):
-        load_original(original.folder)
+def test_damaged_losses_are_refused_before_anything_is_trained(tmp_path: Path) -> None:
+    folder = write_run(tmp_path, "seed=0", change=lambda path: write(path / "losses.csv", "batch,loss\n0,low\n"))
+    with pytest.raises(UsageError, match=r"losses\.csv"):
+        load_original(folder)
 
 
 CHANGE = """diff --git a/src/evil.py b/src/evil.py
@@ -315,16 +288,21 @@ new file mode 100644
 """
 
 
-def test_a_checkout_has_the_recorded_commit_and_its_uncommitted_changes(tmp_path: Path) -> None:
-    def git(*arguments: str) -> str:
-        done = subprocess.run(["git", "-C", str(tmp_path), *arguments], capture_output=True, text=True, check=True)
-        return done.stdout.strip()
+def git(repository: Path, *arguments: str) -> str:
+    done = subprocess.run(["git", "-C", str(repository), *arguments], capture_output=True, text=True, check=True)
+    return done.stdout.strip()
 
-    git("init", "--quiet")
+
+def commit_all(repository: Path) -> None:
+    git(repository, "init", "--quiet")
+    git(repository, "add", ".")
+    git(repository, "-c", "user.name=a", "-c", "user.email=a@b", "commit", "--quiet", "--message=a")
+
+
+def test_a_checkout_has_the_recorded_commit_and_its_uncommitted_changes(tmp_path: Path) -> None:
     (tmp_path / "kept.py").write_text("before")
-    git("add", ".")
-    git("-c", "user.name=a", "-c", "user.email=a@b", "commit", "--quiet", "--message=a")
-    commit = git("rev-parse", "HEAD")
+    commit_all(tmp_path)
+    commit = git(tmp_path, "rev-parse", "HEAD")
     (tmp_path / "kept.py").write_text("after")
     for diff, added in (("", False), (CHANGE, True)):
         with checked_out(tmp_path, Code(commit=commit, dirty_diff=diff)) as tree:
@@ -338,21 +316,7 @@ def test_a_checkout_has_the_recorded_commit_and_its_uncommitted_changes(tmp_path
         raise AssertionError("the code of another state was run")
 
 
-@pytest.mark.parametrize(
-    ("folder", "settings"),
-    [
-        ("plain", []),
-        ('a:b "c" ż', ["diff.external=false", "diff.context=0", "color.diff=always", "diff.noprefix=true"]),
-        (
-            "relative",
-            [
-                *("diff.renames=copies", "diff.relative=true", "diff.mnemonicPrefix=true", "diff.x.textconv=wc"),
-                *("core.attributesFile=attributes", "diff.interHunkContext=9"),
-            ],
-        ),
-    ],
-)
-def test_a_checkout_has_what_ran_whatever_the_settings_of_git(tmp_path: Path, folder: str, settings: list[str]) -> None:
+def test_a_checkout_has_what_ran_whatever_the_settings_of_git(tmp_path: Path) -> None:
     changed = {
         "src/asr_verdicts/text.py": b"clean = 2\n",
         "src/asr_ablations/kept.py": b"# J\xf6rg\r\nbefore = 2\r\n",
@@ -361,23 +325,26 @@ def test_a_checkout_has_what_ran_whatever_the_settings_of_git(tmp_path: Path, fo
         "conf/rnn/mine ż.yaml": b"_target_: mine",
         "conf/config.yaml": b"rnn: mine\n",
     }
-    repository = tmp_path / folder
-    for name, content in {**dict.fromkeys(changed, b"first\n"), "src/asr_ablations/native/step.h": b"h"}.items():
-        if "mine" not in name:
-            write_bytes(repository / name, content)
-
-    def git(*arguments: str) -> None:
-        subprocess.run(["git", "-C", str(repository), *arguments], capture_output=True, check=True)
-
-    git("init", "--quiet")
+    settings = (
+        "diff.external=false", "diff.context=0", "color.diff=always", "diff.noprefix=true", "diff.renames=copies",
+        "diff.relative=true", "diff.mnemonicPrefix=true", "diff.x.textconv=wc", "diff.interHunkContext=9",
+        f"core.attributesFile={tmp_path}/attributes",
+    )  # fmt: skip
     (tmp_path / "attributes").write_text("*.yaml diff=x")
-    git("add", ".")
-    git("-c", "user.name=a", "-c", "user.email=a@b", "commit", "--quiet", "--message=a")
+    repository = tmp_path / 'a:b "c" ż'
+
+    def write_all(contents: dict[str, bytes]) -> None:
+        for name, content in contents.items():
+            (repository / name).parent.mkdir(parents=True, exist_ok=True)
+            (repository / name).write_bytes(content)
+
+    first = {name: b"first\n" for name in changed if "mine" not in name}
+    write_all({**first, "src/asr_ablations/native/step.h": b"h"})
+    commit_all(repository)
     for setting in settings:
-        git("config", *setting.replace("=attributes", f"={tmp_path}/attributes").split("="))
-    for name, content in changed.items():
-        write_bytes(repository / name, content)
-    git("add", "src/asr_ablations/kept.py")  # staged or not
+        git(repository, "config", *setting.split("="))
+    write_all(changed)
+    git(repository, "add", "src/asr_ablations/kept.py")  # staged or not
     before = sorted(repository.rglob(".git/**/*"))
     if os.getuid() == 0:
         os.chown(repository, 12345, 12345)  # git calls this ownership dubious
@@ -386,19 +353,6 @@ def test_a_checkout_has_what_ran_whatever_the_settings_of_git(tmp_path: Path, fo
     write_json(tmp_path / "code.json", recorded)
     with checked_out(repository, Code(**read_json(tmp_path / "code.json"))) as tree:
         assert {name: (tree / name).read_bytes() for name in changed} == changed
-
-
-def write_bytes(path: Path, content: bytes) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(content)
-
-
-def test_a_line_says_that_a_checkout_does_not_tell_its_commit(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
-    assert commit(tmp_path) == {}
-    assert capsys.readouterr().err == ""
-    (tmp_path / ".git").write_text("gitdir: nowhere")
-    assert commit(tmp_path) == {}
-    assert capsys.readouterr().err.startswith("the code's commit is not recorded: fatal: not a git repository: ")
 
 
 def test_recorded_code_is_named_and_a_strangers_runs_only_when_trusted(
@@ -426,32 +380,25 @@ SECRET = "s3cr3t-hunter2"
 READ = "${oc.env:MY_TOKEN}"
 
 
-@pytest.mark.parametrize(
-    ("file", "old", "new"),
-    [
-        ("config.yaml", "arm: null", f"arm: {READ}"),
-        ("config.yaml", "- data=an4", f"- seed={READ}"),
-        ("config.yaml", "tf32: false", "tf32: ${oc.${arm}:MY_TOKEN}"),
-        ("config.yaml", "tf32: false", f"tf32: false\n? {READ}\n: 1"),
-    ],
-)
 def test_an_interpolation_in_a_strangers_run_is_refused_and_never_resolved(
-    file: str, old: str, new: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MY_TOKEN", SECRET)
     folder = write_run(tmp_path)
-    text = (folder / file).read_text()
-    assert old in text
-    (folder / file).write_text(text.replace(old, new))
-    with pytest.raises(UsageError, match="an interpolation") as refused:
-        load_original(folder)
-    assert SECRET not in str(refused.value)
-    (unfinished,) = load([folder]).unfinished
-    assert "an interpolation" in unfinished.reason
-    if file == "config.yaml":
-        for read in (checked_config, lambda run: load_frozen(run / file)):
-            with pytest.raises(UsageError, match="an interpolation"):
+    file = folder / "config.yaml"
+    text = file.read_text()
+    for old, new in (
+        ("arm: null", f"arm: {READ}"), ("- data=an4", f"- seed={READ}"), ("tf32: false", "tf32: ${oc.${arm}:MY_TOKEN}"),
+        ("tf32: false", f"tf32: false\n? {READ}\n: 1"),
+    ):  # fmt: skip
+        assert old in text
+        file.write_text(text.replace(old, new))
+        (unfinished,) = load([folder]).unfinished
+        assert "an interpolation" in unfinished.reason
+        for read in (load_original, checked_config, lambda run: load_frozen(run / "config.yaml")):
+            with pytest.raises(UsageError, match="an interpolation") as refused:
                 read(folder)
+            assert SECRET not in str(refused.value)
 
 
 def test_an_interpolation_in_a_strangers_checkpoint_stays_a_text(

@@ -20,7 +20,6 @@ from asr_ablations.runs.process import load_frozen
 from asr_ablations.runs.reader import UnreadableFileError, read_config
 from asr_ablations.runs.records import CHANGED, EDITED, RENAMED, damage, load, read_run
 from asr_ablations.runs.status import why_unfinished
-from asr_ablations.sweep.manifest import write_manifest
 from asr_verdicts.errors import UsageError
 from asr_verdicts.files import write_json
 from asr_verdicts.metrics import WER
@@ -63,20 +62,6 @@ def test_a_run_that_diverged_is_a_result(tmp_path: Path) -> None:
     assert records.unfinished == []
 
 
-def test_every_run_is_in_one_of_the_lists(tmp_path: Path) -> None:
-    write_run(tmp_path, "seed=0")
-    write_run(tmp_path, "seed=1", change=diverge)
-    for seed, status in ((2, "failed"), (3, "pruned"), (4, "running")):
-        write_run(tmp_path, f"seed={seed}", status=status)
-    (write_run(tmp_path, "seed=5") / "status.json").write_text("{")
-    records = load([tmp_path / "sweep"])
-    seeds = [run.seed for run in [*records.runs, *records.diverged]]
-    absent = {run.config["seed"]: run.state for run in records.unfinished if run.config}
-    assert seeds == [0, 1]
-    assert absent == {2: "failed", 3: "pruned", 4: "interrupted", 5: "damaged"}
-    assert all(run.overrides[-1] == f"seed={run.config['seed']}" for run in records.unfinished if run.config)
-
-
 def test_an_arm_that_never_started_has_its_frozen_config(tmp_path: Path) -> None:
     ran = write_run(tmp_path, "seed=0")
     arms = ran.parent / "arms"
@@ -99,13 +84,6 @@ def test_an_arm_that_a_later_launch_calls_otherwise_is_one_arm(tmp_path: Path) -
     found = load([ran.parent])
     assert [run.folder for run in found.runs] == [ran]
     assert [(run.folder.name, run.state) for run in found.unfinished] == [("gru-0123abcd", "missing")]
-
-
-def test_a_manifest_that_cannot_be_read_is_kept_beside_the_new_one(tmp_path: Path) -> None:
-    (tmp_path / "sweep.json").write_text('{"arms": 5}')
-    write_manifest(tmp_path, [], {"started": "now", "command": [], "search": False})
-    assert (tmp_path / "sweep.json.1").read_text() == '{"arms": 5}'
-    assert json.loads((tmp_path / "sweep.json").read_text())["arms"] == []
 
 
 def test_the_newest_declaration_counts_and_what_decides_is_named(tmp_path: Path) -> None:
@@ -182,10 +160,7 @@ def test_what_did_not_finish_is_named_with_its_reason(tmp_path: Path) -> None:
     assert {run.folder.name: (run.state, run.reason) for run in found.unfinished} == {
         failed.name: ("failed", "failed: out of memory"),
         died.name: ("interrupted", "ended without a message"),
-        working.name: (
-            "running",
-            f"still running: process {os.getpid()} on {socket.gethostname()} is working on it",
-        ),
+        working.name: ("running", f"still running: process {os.getpid()} on {socket.gethostname()} is working on it"),
         "never-00000000": ("missing", "did not start"),
     }
 
@@ -203,10 +178,6 @@ def test_a_run_whose_status_was_lost_is_named(tmp_path: Path) -> None:
     records = load([tmp_path / "sweep"])
     assert [run.folder for run in records.runs] == [whole]
     assert {run.folder: run.state for run in records.unfinished} == {gone: "missing", loop: "damaged"}
-
-
-def test_a_run_from_before_the_fingerprint_is_read(tmp_path: Path) -> None:
-    assert read_run(write_run(tmp_path, change=lambda path: (path / "data.json").unlink())).data.sets == {}
 
 
 def run_with(outputs: Path, wer: float, *overrides: str, data: str = "test-hash", **more: Any) -> Path:
@@ -252,16 +223,6 @@ def test_seeds_that_agree_do_not_prove_that_nothing_moves(tmp_path: Path, like: 
     noise = SweepsBeside(like.folder.parent).seed_noise(like, "test", "wer")
     assert noise is not None
     assert noise.deviation == pytest.approx(1 / like.summary.sets["test"].words / 12**0.5)
-
-
-def test_damaged_runs_are_passed_over(tmp_path: Path, like: Record) -> None:
-    for seed in (0, 1):
-        run_with(tmp_path, 0.2 + 0.02 * seed, f"seed={seed}", sweep="a")
-    for number, name in enumerate(("summary.json", "config.yaml", "status.json", "data.json")):
-        (run_with(tmp_path, 0.9, f"seed={2 + number}", sweep="a") / name).write_text("{")
-    noise = SweepsBeside(like.folder.parent).seed_noise(like, "test", "wer")
-    assert noise is not None
-    assert (noise.runs, noise.deviation) == (2, pytest.approx(0.0002**0.5))
 
 
 def test_a_damaged_run_is_named_with_its_file_and_left_out(tmp_path: Path) -> None:

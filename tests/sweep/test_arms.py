@@ -8,7 +8,7 @@ import pytest
 import yaml
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.utils import JobReturn, JobStatus
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import OmegaConf
 
 from asr_ablations.runs.listed_arms import check_arm, merged, name_in, read_arms
 from asr_ablations.sweep.arm import list_arms
@@ -17,7 +17,6 @@ from asr_ablations.sweep.preflight import check_arms, check_declarations
 from asr_ablations.sweep.search import Space, build_sampler, build_space, search
 from asr_verdicts.errors import UsageError
 from tests.helpers.support import compose, tiny_overrides
-from tests.helpers.sweep_files import NAMES, composed
 
 CLASSIC: list[Any] = [{}, {"norm": "none"}, {"name": "wide GRU", "rnn": "gru", "width": 256}]
 
@@ -45,13 +44,11 @@ def test_every_combination_meets_every_arm_and_an_arm_has_the_last_word() -> Non
     ("arms", "message"),
     [
         ("[{},{nrom:none}]", "^arm nrom=none: nrom: there is no such key; nearest: norm$"),
-        ("[{},{dropout:0.0}]", "full and dropout=0.0 are the same experiment"),
         ("[{},{rnn:gru},{name:again,rnn:gru}]", "rnn=gru and again make the same changes"),
         ("[{name:a,rnn:gru},{name:a,rnn:rnn}]", "two arms are called a"),
         ("[{},{seed:1}]", r"seed: an arm cannot change this key; expected it in hydra\.sweeper\.params"),
         ("[{},rnn]", "arms: rnn: expected the keys that the arm changes"),
         ("[{}]", "two or more arms"),
-        ("full", "arms=full: expected a list"),
         ("[{},{width:'${layers}'}]", "instead of a reference to another key"),
     ],
 )
@@ -99,9 +96,7 @@ def test_a_run_beside_a_list_is_one_of_its_arms() -> None:
 @pytest.mark.parametrize(
     ("ablation", "message"),
     [
-        ({"facto": "rnn"}, "ablation=facto: expected one of question"),
         ({"metric": "ser"}, "metric=ser: expected wer or cer or cer_longer or loss"),
-        ("rnn", "ablation=rnn: expected keys such as question and factor"),
         ({"baseline": {"rnn": "lstm"}}, "ablation.baseline=.*expected a string"),
         ({"factor": "rnnn"}, "ablation.factor=rnnn: there is no such key; nearest: rnn"),
         ({"targets": [20]}, "ablation.targets=20: expected rates as fractions: 0.2 is 20 %"),
@@ -110,27 +105,10 @@ def test_a_run_beside_a_list_is_one_of_its_arms() -> None:
     ],
 )
 def test_a_question_that_compare_would_not_understand_is_refused(ablation: Any, message: str) -> None:
+    cfg = compose("data=librispeech", "data.test=test-clean")
+    cfg.overrides, cfg.ablation = ["rnn=lstm"], ablation
     with pytest.raises(UsageError, match=message):
-        check_declarations([DictConfig({**RNNS[0], "ablation": ablation})])
-
-
-RNNS: list[Any] = [
-    {
-        "model": {},
-        "rnn": {"_target_": f"asr_ablations.components.rnn.{name}.{name.upper()}"},
-        "optimizer": {"lr": 0.01},
-        "dropout": 0.1,
-        "seed": 0,
-        "data": OmegaConf.to_container(compose("data=librispeech", "data.test=test-clean").data, resolve=True),
-        "overrides": [f"rnn={name}"],
-    }
-    for name in ("lstm", "gru")
-]
-
-
-def test_no_question_and_the_questions_of_the_sweep_files_are_understood() -> None:
-    asked = [OmegaConf.create({"ablation": OmegaConf.to_container(composed(name).ablation)}) for name in NAMES[:2]]
-    check_declarations([DictConfig({"ablation": None}), *asked])
+        check_declarations([cfg])
 
 
 def test_a_first_arm_that_is_too_large_to_build_leaves_the_sweep_its_data(tiny_corpus: Path) -> None:
@@ -173,9 +151,9 @@ class Runs:
         return [JobReturn(cfg=self.cfg, status=JobStatus.COMPLETED, _return_value=value) for value in values]
 
 
-def found(folder: Path, kind: str = "TPESampler", seed: int = 0) -> list[list[dict[str, str]]]:
+def found(folder: Path, seed: int = 0) -> list[list[dict[str, str]]]:
     runs = Runs(folder)
-    search(space(*PARAMS), build_sampler(kind, seed=seed), runs, trials=7, at_once=2, maximise=False)
+    search(space(*PARAMS), build_sampler("TPESampler", seed=seed), runs, trials=7, at_once=2, maximise=False)
     return runs.batches
 
 
@@ -190,10 +168,9 @@ def test_runs_are_drawn_from_the_space_some_at_a_time(tmp_path: Path) -> None:
         assert run["dropout"] == "0.1"
 
 
-@pytest.mark.parametrize("kind", ["TPESampler", "QMCSampler"])
-def test_the_same_seed_proposes_the_same_runs(kind: str, tmp_path: Path) -> None:
+def test_the_same_seed_proposes_the_same_runs(tmp_path: Path) -> None:
     """So that the same command skips what is done, and goes on after it."""
-    assert found(tmp_path / "1", kind) == found(tmp_path / "2", kind) != found(tmp_path / "3", kind, seed=1)
+    assert found(tmp_path / "1") == found(tmp_path / "2") != found(tmp_path / "3", seed=1)
 
 
 @pytest.mark.parametrize("maximise", [False, True])
@@ -227,7 +204,6 @@ def test_a_run_without_a_result_ends_the_search(tmp_path: Path) -> None:
         (["lr=1"], "a search: nothing to draw; expected intervals or choices"),
         (["lr=interval(1,0.1)"], r"lr=interval\(1,0\.1\): expected bounds in order"),
         (["lr=tag(log,interval(0,1))"], r"expected bounds in order, and above 0 for log"),
-        (["layers=range(3,1)"], r"layers=range\(3,1\): expected bounds in order"),
     ],
 )
 def test_a_space_that_is_none_is_one_line(params: list[str], message: str) -> None:

@@ -1,56 +1,35 @@
 """The launcher of a sweep: processes, GPU slots, Ray, live tables, states of arms."""
 
-import io
 import json
 import os
 import shutil
 import signal
-from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 from omegaconf import DictConfig, OmegaConf
-from rich.console import Console
 
 from asr_ablations.runs.lease import LEASE_HELD_EXIT_CODE
 from asr_ablations.runs.reader import read_sweep
-from asr_ablations.runs.status import DIVERGED, DONE, FAILED, RUNNING
+from asr_ablations.runs.status import DIVERGED, DONE, FAILED
 from asr_ablations.runs.sweep_history import declared, launches, newest_declaration
 from asr_ablations.sweep.arm import ELSEWHERE, STOPPED, FrozenArm, State
 from asr_ablations.sweep.launch import WORST, ArmsFailedError, objective, report_unfinished, run
-from asr_ablations.sweep.live import LiveArms, print_arms
 from asr_ablations.sweep.manifest import write_manifest
 from asr_ablations.sweep.plan import Cost, memory_warning
 from asr_ablations.sweep.runner import Runner
 from asr_ablations.sweep.this_machine import Machine, Slots, machine_slots
 from asr_ablations.tools.machine import visible_gpus
 from asr_verdicts.errors import UsageError
-from tests.helpers.run_folders import write_run
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"timeout": 0}, r"hydra\.launcher\.timeout=0: expected minutes above 0, or null for no limit"),
-        ({"fail_fast": "maybe"}, r"hydra\.launcher\.fail_fast=maybe: expected true or false"),
-        ({"jobs": 0}, r"hydra\.launcher\.jobs=0: expected a whole number, 1 or more"),
-        ({}, "arm a: gpus=3, but this machine has 2"),
-    ],
-)
-def test_wrong_values_are_named(
-    options: dict[str, Any], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1")
-    arm = FrozenArm("a", "1", tmp_path / "a.yaml", tmp_path / "sweep" / "a", 3, 3, ())
-    valid: dict[str, Any] = {"timeout": None, "show": None, "fail_fast": False}
-
-    def places(arms: Sequence[FrozenArm]) -> Machine:
-        return Machine(Path("train.py"), arms, machine_slots(options.get("jobs"), 1, arms))
-
-    with pytest.raises(UsageError, match=message):
-        run([arm], {}, places, **{key: options.get(key, value) for key, value in valid.items()})
+def test_wrong_values_are_named(tmp_path: Path) -> None:
+    arm = FrozenArm("a", "1", tmp_path / "a.yaml", tmp_path / "sweep" / "a", None, 1, ())
+    with pytest.raises(UsageError, match=r"hydra\.launcher\.fail_fast=maybe: expected true or false"):
+        run([arm], {}, lambda arms: Machine(SCRIPT, arms, Slots([], 1, 1)), timeout=None, show=None, fail_fast="maybe")  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match=r"hydra\.launcher\.jobs=0: expected a whole number, 1 or more"):
+        machine_slots(0, 1, [arm])
     assert list(tmp_path.iterdir()) == []
 
 
@@ -261,84 +240,6 @@ def test_wrong_values_for_ray_are_named_before_it_is_started() -> None:
         with pytest.raises(UsageError, match=rf"hydra\.launcher\.{key}={value}: expected"):
             Cluster(SCRIPT, [arm(0)], **{**valid, key: value})
     assert not ray.is_initialized()
-
-
-@pytest.fixture
-def states(tmp_path: Path) -> list[State]:
-    arms = []
-    for name in ("lstm", "gru"):
-        folder = tmp_path / name
-        folder.mkdir()
-        overrides = (f"rnn={name}", "max_epochs=4")
-        arms.append(FrozenArm(name, name, folder / "config.yaml", folder, None, 1, overrides))
-    return [State(arm) for arm in arms]
-
-
-def displayed(states: list[State], terminal: bool, changes: list[tuple[str, str]]) -> str:
-    """The output while the first arm passes through these (status, reason)."""
-    live, out = LiveArms(), io.StringIO()
-    live.console = Console(file=out, force_terminal=terminal, width=100, highlight=False)
-    with live:
-        for states[0].status, states[0].reason in changes:
-            live.show(states)
-            live.show(states)
-    return out.getvalue()
-
-
-def test_a_log_gets_one_line_per_change(states: list[State]) -> None:
-    lines = displayed(states, False, [(RUNNING, ""), (FAILED, "out of memory: x")]).replace("\n", "")
-    log = str(states[0].arm.log)
-    assert lines == f"arm 1 of 2: rnn=lstm: running  {log}arm 1 of 2: rnn=lstm: failed  out of memory: x"
-
-
-def test_a_terminal_gets_a_table_with_epoch_loss_error_rate_and_time_left(states: list[State]) -> None:
-    progress = {"epoch": 1, "epochs": 4, "batch": 5, "batches": 10, "loss": 0.5, "wer": 0.123, "seconds_left": 65.2}
-    (states[0].arm.folder / "progress.json").write_text(json.dumps(progress))
-    shown = displayed(states, True, [(RUNNING, "")])
-    assert all(cell in shown for cell in ("rnn=lstm", "running", "1.5/4", "0.500", "12.3", "1:05", "waiting"))
-    assert "max_epochs" not in shown, "overrides that all arms share say nothing"
-    evaluating = {**progress, "epoch": 4, "batch": 0, "seconds_left": 0.0, "phase": "evaluating"}
-    (states[0].arm.folder / "progress.json").write_text(json.dumps(evaluating))
-    shown = displayed(states, True, [(RUNNING, "")])
-    assert all(cell in shown for cell in ("evaluating", "0.500", "12.3"))
-    assert not any(cell in shown for cell in ("running", "4.0/4", "0:00")), "its training has ended"
-
-
-def test_arms_are_to_be_compared_where_one_is_done(
-    states: list[State], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    folders = [state.arm.folder for state in states]
-    for folder in folders:
-        (folder / "overrides").write_text(f"rnn={folder.name}\n")
-    print_arms(folders)
-    assert "compare them" not in capsys.readouterr().out
-    done = write_run(tmp_path, "rnn=rnn")
-    print_arms([*folders, done])
-    printed = capsys.readouterr().out
-    assert "compare them  python src/compare.py" in printed
-    assert "status" in printed
-
-
-def test_arms_that_are_done_take_a_line_each_in_80_columns(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    folders = [write_run(tmp_path, f"rnn={rnn}", rate=0.125) for rnn in ("lstm", "gru")]
-    for width, cost in ((80, False), (120, True)):
-        monkeypatch.setattr("asr_ablations.sweep.live.console", partial(Console, width=width))
-        print_arms(folders)
-        table, _, _ = capsys.readouterr().out.partition("runs in")
-        assert len(table.splitlines()) == 1 + 3 + len(folders) + 1
-        assert max(map(len, table.splitlines())) <= width
-        assert "│ rnn=gru " in table
-        assert ("params" in table) == cost
-        assert "status" not in table
-
-
-@pytest.mark.parametrize("text", ["{", "[]", '{"epoch": "one", "epochs": 4}'])
-def test_only_running_arms_show_numbers(text: str, states: list[State]) -> None:
-    (states[0].arm.folder / "progress.json").write_text(text)  # half a file, or none of ours
-    shown = displayed(states, True, [(RUNNING, ""), (DONE, "already done")])
-    assert "already done" in shown
 
 
 def finished(folder: Path, exit_code: int, *, kill_reason: str | None = None, recorded: str = "") -> State:

@@ -10,9 +10,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from omegaconf import DictConfig
 
-from asr_ablations.sweep.slurm import Slurm
 from asr_verdicts.errors import UsageError
+from hydra_plugins.asr_ablations_launchers.plugins import SlurmLauncher
 from tests.helpers import slurm_cluster
 from tests.helpers.command import SHORT_SPEECH, clean_environment, run_folders
 from tests.helpers.interpreter import last_of_each
@@ -116,16 +117,11 @@ def test_a_sweep_outlives_its_command_and_a_job_its_limit(tmp_path: Path, slurm:
     assert json.loads((tmp_path / "c" / "comparison.json").read_text())["baseline"] == "rnn=lstm"
 
 
-def test_what_slurm_refuses_is_one_line(tmp_path: Path, slurm: dict[str, str]) -> None:
-    (tmp_path / "corpora").mkdir()
-    command = Sweep(tmp_path, slurm).begin("hydra.launcher.partition=nowhere", "rnn=lstm")
-    printed, _ = command.communicate(timeout=200)
-    assert command.returncode == 2
-    assert "error: hydra/launcher=slurm: invalid partition specified: nowhere" in printed
-    assert "Traceback" not in printed
-
-
-def test_without_slurm_the_launcher_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_slurm_the_launcher_says_so_before_anything_is_composed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
+    launcher = SlurmLauncher(show=None, fail_fast=False)
+    launcher.config = DictConfig({"plan": False})
     with pytest.raises(UsageError, match="there is no sbatch here; run this where Slurm is installed"):
-        Slurm(Path("train.py"), [], jobs=None, cpus=1, minutes=None, sbatch=[], detach=False)
+        launcher.launch([["rnn=lstm"]], 0)

@@ -1,12 +1,10 @@
 """The machine, signals, own kernels, masks, and streams of random numbers."""
 
-import ctypes
 import math
 import signal
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -22,27 +20,6 @@ from asr_ablations.tools.matrix_products import trusted
 from asr_ablations.tools.random_streams import generator, stream, uniforms
 from asr_verdicts.errors import UsageError
 from tests.helpers.support import REPOSITORY
-
-STEPS = """
-import ctypes, sys
-sys.path.insert(0, "src")
-import torch
-from asr_ablations.tools.machine import keep_memory
-class Mallinfo2(ctypes.Structure):  # malloc.h
-    _fields_ = [(name, ctypes.c_size_t) for name in
-        "arena ordblks smblks hblks hblkhd usmblks fsmblks uordblks fordblks keepcost".split()]
-mallinfo2 = ctypes.CDLL(None).mallinfo2
-mallinfo2.restype = Mallinfo2
-torch.set_num_threads(1)
-keep_memory()
-before = mallinfo2().fordblks  # bytes that are free and not given back
-for _ in range(5):
-    buffers = [torch.ones(2**20) for _ in range(64)]
-    del buffers
-print(mallinfo2().fordblks - before)
-"""
-BUFFERS = 64 * 2**22
-"""The bytes of a step's buffers."""
 
 
 def test_the_memory_of_a_group_around_this_process_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -63,15 +40,12 @@ def test_the_memory_of_a_group_around_this_process_counts(tmp_path: Path, monkey
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "mallinfo2"), reason="the C library is not glibc 2.33 or newer")
-def test_buffers_of_a_step_stay_for_the_next() -> None:
-    kept = subprocess.run([sys.executable, "-c", STEPS], check=True, capture_output=True, cwd=REPOSITORY).stdout
-    # glibc's own count, not page faults: some kernels count none. By itself it keeps a fifth of them at most.
-    assert int(kept) >= BUFFERS
+def test_signals_during_the_products_of_an_lstm_leave_the_heap_whole() -> None:
+    """A timer's signals while an LSTM trains on the CPU: what a SIGTERM does once, a thousand times.
 
-
-# A timer's signals, handled in Python, while an LSTM trains on the CPU: what a SIGTERM does once, a thousand times.
-TRAINING = """
+    Without `listen`, it ended by SIGABRT each time, with torch 2.11 on a Xeon with AVX512.
+    """
+    program = """
 import signal, time
 import torch
 from asr_ablations.training.signals import StopRequest
@@ -89,18 +63,15 @@ while time.process_time() < end or len(received) < 20:
 signal.setitimer(signal.ITIMER_REAL, 0)
 print("trained")
 """
-
-
-@pytest.mark.slow
-def test_signals_during_the_products_of_an_lstm_leave_the_heap_whole() -> None:
-    """Without `listen`, it ended by SIGABRT each time, with torch 2.11 on a Xeon with AVX512."""
     settings = {"PYTHONPATH": str(SOURCE), "OMP_NUM_THREADS": "1"}
-    result = subprocess.run([sys.executable, "-c", TRAINING], capture_output=True, text=True, env=settings)
+    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=settings)
     assert (result.returncode, result.stdout) == (0, "trained\n"), result.stderr
 
 
-# A second Ctrl-C inside torch.save: torch's own clean-up then raises RuntimeError, as the file stops in mid-record.
-SAVING = """
+@pytest.mark.slow
+def test_a_signal_while_torch_saves_is_an_interruption() -> None:
+    """A second Ctrl-C: torch's own clean-up then raises RuntimeError, as the file stops in mid-record."""
+    program = """
 import io, signal, sys
 import torch
 from asr_ablations.runs.command import report_end
@@ -118,12 +89,8 @@ try:
 except RuntimeError as error:
     sys.exit(report_end(error))
 """
-
-
-@pytest.mark.slow
-def test_a_signal_while_torch_saves_is_an_interruption() -> None:
     settings = {"PYTHONPATH": str(SOURCE), "OMP_NUM_THREADS": "1"}
-    result = subprocess.run([sys.executable, "-c", SAVING], capture_output=True, text=True, env=settings)
+    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=settings)
     assert (result.returncode, result.stderr) == (130, "interrupted; the same command continues\n")
 
 
@@ -174,30 +141,20 @@ def test_alone_as_in_a_batch() -> None:
     assert (together[~valid_frames(LENGTHS, 7, CPU)] == 0).all()
 
 
-def test_loudness_drops_out() -> None:
-    """Log energies of a recording twice as loud lie higher by a constant: nothing of it is left."""
-    x = features()
-    torch.testing.assert_close(
-        normalise_utterances(x + 1.386, LENGTHS), normalise_utterances(x, LENGTHS), atol=1e-4, rtol=0
-    )
-
-
 def test_constant_bins_and_single_frames_become_zero() -> None:
     constant = torch.full((2, 5, 3), -23.0)
     assert normalise_utterances(constant, torch.tensor([5, 1])).abs().max() < 1e-3
     assert normalise_utterances(features(), torch.ones(4, dtype=torch.long)).abs().max() == 0
 
 
-ARGUMENTS: list[tuple[Any, ...]] = [
-    *[(0, "init"), (1, "init"), (0, "order"), (0, "order", 1), (0, "order", 2), (0, "order", "1", "")],
-    *[(0,), (10,), (1, 0), (10, ""), (0, "a", "bc"), (0, "ab", "c")],
-]
-
-
 def test_every_argument_makes_another_stream() -> None:
-    assert len({stream(*arguments) for arguments in ARGUMENTS}) == len(ARGUMENTS)
-    assert len({generator(*arguments).random() for arguments in ARGUMENTS}) == len(ARGUMENTS)
-    assert len({float(uniforms(1, *arguments)[0]) for arguments in ARGUMENTS}) == len(ARGUMENTS)
+    arguments = [
+        *[(0, "init"), (1, "init"), (0, "order"), (0, "order", 1), (0, "order", 2), (0, "order", "1", "")],
+        *[(0,), (10,), (1, 0), (10, ""), (0, "a", "bc"), (0, "ab", "c")],
+    ]
+    assert len({stream(*arguments) for arguments in arguments}) == len(arguments)
+    assert len({generator(*arguments).random() for arguments in arguments}) == len(arguments)
+    assert len({float(uniforms(1, *arguments)[0]) for arguments in arguments}) == len(arguments)
 
 
 @pytest.mark.parametrize(("names", "b2sum"), [((0, "init"), "81557a7b6753d9bb"), ((3, "order", 7), "2004887eedfe001b")])
@@ -213,15 +170,6 @@ def test_draws_are_the_same_in_every_process() -> None:
     told = subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
     here = [stream(3, "a"), generator(3, "x").random(), *uniforms(9, 3, "é")]
     assert [float(word) for word in told.split()] == [float(value) for value in here]
-
-
-def test_drawing_leaves_numpys_global_state() -> None:
-    np.random.seed(1)
-    expected = np.random.random()
-    np.random.seed(1)
-    generator(0, "x").random()
-    uniforms(5, 0, "x")
-    assert np.random.random() == expected
 
 
 def test_uniforms_have_a_common_beginning() -> None:

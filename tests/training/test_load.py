@@ -1,6 +1,7 @@
 """Checkpoints that are loaded, and weights that a run begins with."""
 
 import pickle
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -20,21 +21,26 @@ from tests.helpers.support import CONF, compose, tiny_overrides
 from tests.helpers.trained_runs import write_trained
 
 
-@pytest.fixture
-def run_folder(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A finished run's folder with checkpoints, of a corpus that is not there."""
-    return write_trained(tmp_path, tmp_path / "no-corpus")
+    folder = tmp_path_factory.mktemp("finished")
+    return write_trained(folder, folder / "no-corpus")
 
 
-@pytest.mark.parametrize("path", [".", "checkpoints/best.ckpt"])
-def test_the_weights_come_back_without_a_corpus(run_folder: Path, path: str) -> None:
-    trained = load_run(run_folder / path, "best")
-    cfg, task = trained.cfg, trained.task
-    expected = torch.load(run_folder / "checkpoints" / "best.ckpt", weights_only=True)["state_dict"]
-    assert expected
-    assert all(torch.equal(value, expected[key]) for key, value in task.state_dict().items())
-    assert not task.training
-    assert cfg.width == 8
+@pytest.fixture
+def run_folder(finished: Path, tmp_path: Path) -> Path:
+    return shutil.copytree(finished, tmp_path / finished.name)
+
+
+def test_the_weights_come_back_without_a_corpus(finished: Path) -> None:
+    for path in (finished, finished / "checkpoints/best.ckpt"):
+        trained = load_run(path, "best")
+        expected = torch.load(finished / "checkpoints" / "best.ckpt", weights_only=True)["state_dict"]
+        assert expected
+        assert all(torch.equal(value, expected[key]) for key, value in trained.task.state_dict().items())
+        assert not trained.task.training
+        assert trained.cfg.width == 8
 
 
 class Payload:
@@ -79,96 +85,65 @@ def test_keys_that_came_later_are_at_their_defaults(run_folder: Path) -> None:
     assert load_run(run_folder).cfg.checkpoint_minutes == OmegaConf.load(CONF / "config.yaml").checkpoint_minutes
 
 
-def _other_alphabet(folder: Path) -> None:
-    file = folder / "checkpoints" / "last.ckpt"
-    content = torch.load(file, weights_only=True)
-    content["alphabet"]["characters"] = "zyx "
-    torch.save(content, file)
+def test_what_is_wrong_is_told_in_one_line(finished: Path, tmp_path: Path) -> None:
+    def weights(change: Any) -> Any:
+        def spoil(folder: Path) -> None:
+            content = torch.load(folder / "checkpoints" / "last.ckpt", weights_only=True)
+            change(content)
+            torch.save(content, folder / "checkpoints" / "last.ckpt")
+
+        return spoil
+
+    def bias(change: Any) -> Any:
+        key = "model.output.bias"
+        return weights(lambda content: content["state_dict"].update({key: change(content["state_dict"][key])}))
+
+    def text(name: str, written: str) -> Any:
+        return lambda folder: (folder / name).write_text(written, encoding="utf-8")
+
+    def config(change: Any) -> Any:
+        def spoil(folder: Path) -> None:
+            cfg = OmegaConf.load(folder / "config.yaml")
+            change(cfg)
+            OmegaConf.save(cfg, folder / "config.yaml")
+
+        return spoil
+
+    unfit = r"last\.ckpt: does not fit .*config\.yaml: model\.output\.bias "
+    failed = '{"status": "failed", "reason": "no memory"}'
+    for number, (spoil, message) in enumerate((
+        (bias(lambda bias: bias.index_fill(0, torch.tensor(1), torch.nan)), unfit + "holds values that are"),
+        (bias(lambda bias: bias.to(torch.complex64)), unfit + r"is torch\.complex64 in the file"),
+        (bias(lambda bias: "text"), unfit + "is not in the file"),
+        (bias(lambda bias: bias[:-1]), unfit + r"is \[\d+\] in the file and \[\d+\] in the model"),
+        (weights(lambda content: content["alphabet"].update(characters="zyx ")), "does not fit .*zyx"),
+        (weights(lambda content: content.update(state_dict=[])), r"last\.ckpt: not a run's checkpoint"),
+        # a config as an earlier version wrote it
+        (config(lambda cfg: cfg.pop("init")), r"config\.yaml: from another version, or incomplete: .*init"),
+        (text("checkpoints/last.ckpt", "hello"), r"last\.ckpt: (damaged|refused)"),
+        (lambda folder: (folder / "checkpoints" / "last.ckpt").unlink(), "no checkpoints/last"),
+        (lambda folder: (folder / "config.yaml").unlink(), "not a run folder"),
+        (text("config.yaml", "a: [b"), r"config\.yaml: cannot be read"),
+        (text("config.yaml", "a: 1"), r"config\.yaml: cannot be read: it has no seed"),
+        (lambda folder: (folder / "status.json").unlink(), "not finished: did not start"),
+        (text("status.json", failed), "not finished: failed: no memory"),
+    )):  # fmt: skip
+        folder = shutil.copytree(finished, tmp_path / str(number))
+        spoil(folder)
+        with pytest.raises(UsageError, match=message) as error:
+            load_run(folder)
+        assert "\n" not in str(error.value)
 
 
-def _other_width(folder: Path) -> None:
-    file = folder / "config.yaml"
-    cfg = OmegaConf.load(file)
-    cfg.model.width = 16
-    OmegaConf.save(cfg, file)
-
-
-def _cut(folder: Path) -> None:
-    file = folder / "checkpoints" / "last.ckpt"
-    file.write_bytes(file.read_bytes()[:1000])
-
-
-def _text(name: str, text: str) -> Any:
-    return lambda folder: (folder / name).write_text(text, encoding="utf-8")
-
-
-def _no_weights(folder: Path) -> None:
-    torch.save({"state_dict": []}, folder / "checkpoints" / "last.ckpt")
-
-
-def _without_a_group(folder: Path) -> None:
-    """A config as an earlier version wrote it."""
-    cfg = OmegaConf.load(folder / "config.yaml")
-    del cfg["init"]
-    OmegaConf.save(cfg, folder / "config.yaml")
-
-
-def _weight(change: Any) -> Any:
-    def spoil(folder: Path) -> None:
-        content = torch.load(folder / "checkpoints" / "last.ckpt", weights_only=True)
-        content["state_dict"]["model.output.bias"] = change(content["state_dict"]["model.output.bias"])
-        torch.save(content, folder / "checkpoints" / "last.ckpt")
-
-    return spoil
-
-
-FIT = r"last\.ckpt: does not fit .*config\.yaml: model\.output\.bias "
-WRONG = {
-    "not a number": (
-        _weight(lambda bias: bias.index_fill(0, torch.tensor(1), torch.nan)),
-        FIT + "holds values that are",
-    ),
-    "complex numbers": (_weight(lambda bias: bias.to(torch.complex64)), FIT + r"is torch\.complex64 in the file"),
-    "no tensor": (_weight(lambda bias: "text"), FIT + "is not in the file"),
-    "another shape": (_weight(lambda bias: bias[:-1]), FIT + r"is \[\d+\] in the file and \[\d+\] in the model"),
-    "without a group": (_without_a_group, r"config\.yaml: from another version, or incomplete: .*init"),
-    "another alphabet": (_other_alphabet, "does not fit .*zyx"),
-    "another model": (_other_width, r"does not fit .*: model\.\S+ is \["),
-    "cut off": (_cut, r"last\.ckpt: (damaged|refused)"),
-    "empty": (_text("checkpoints/last.ckpt", ""), r"last\.ckpt: (damaged|refused)"),
-    "a text": (_text("checkpoints/last.ckpt", "hello"), r"last\.ckpt: (damaged|refused)"),
-    "no weights": (_no_weights, r"last\.ckpt: not a run's checkpoint"),
-    "no checkpoint": (lambda folder: (folder / "checkpoints" / "last.ckpt").unlink(), "no checkpoints/last"),
-    "no config": (lambda folder: (folder / "config.yaml").unlink(), "not a run folder"),
-    "no yaml": (_text("config.yaml", "a: [b"), r"config\.yaml: cannot be read"),
-    "another yaml": (_text("config.yaml", "a: 1"), r"config\.yaml: cannot be read: it has no seed"),
-    "never started": (lambda folder: (folder / "status.json").unlink(), "not finished: did not start"),
-    "failed": (_text("status.json", '{"status": "failed", "reason": "no memory"}'), "not finished: failed: no memory"),
-}
-
-
-@pytest.mark.parametrize("what", WRONG)
-def test_what_is_wrong_is_told_in_one_line(run_folder: Path, what: str) -> None:
-    spoil, message = WRONG[what]
-    spoil(run_folder)
-    with pytest.raises(UsageError, match=message) as error:
-        load_run(run_folder)
-    assert "\n" not in str(error.value)
-
-
-@pytest.mark.parametrize(
-    ("path", "message"),
-    [("nowhere", "not a run folder"), ("nowhere.ckpt", "no such checkpoint"), ("stray.ckpt", r"no config\.yaml")],
-)
-def test_a_path_that_leads_nowhere(tmp_path: Path, path: str, message: str) -> None:
+def test_a_path_that_leads_nowhere(finished: Path, tmp_path: Path) -> None:
     (tmp_path / "stray.ckpt").touch()
-    with pytest.raises(UsageError, match=message):
-        load_run(tmp_path / path)
-
-
-def test_only_last_and_best_are_kept(run_folder: Path) -> None:
+    for path, message in (
+        ("nowhere", "not a run folder"), ("nowhere.ckpt", "no such checkpoint"), ("stray.ckpt", r"no config\.yaml"),
+    ):  # fmt: skip
+        with pytest.raises(UsageError, match=message):
+            load_run(tmp_path / path)
     with pytest.raises(UsageError, match="checkpoint=first: expected last, best"):
-        load_run(run_folder, "first")
+        load_run(finished, "first")
 
 
 SMALL = ("width=8", "layers=1", "gpus=0", "logger=csv")
@@ -194,40 +169,35 @@ def drawn(corpus: Path, *overrides: str) -> dict[str, torch.Tensor]:
     return dict(model.state_dict())
 
 
-def test_a_run_starts_from_all_weights_of_a_folder_or_file(trained: Path, tiny_corpus: Path) -> None:
+def test_a_run_starts_from_all_weights_or_from_a_part(trained: Path, tiny_corpus: Path) -> None:
     expected = drawn(tiny_corpus, "seed=7")
     for path in (trained, trained / "checkpoints" / "best.ckpt"):
         weights = started(tiny_corpus, f"weights={path}")
         assert all(torch.equal(weights[key], expected[key]) for key in expected)
-
-
-def test_a_run_starts_from_a_part(trained: Path, tiny_corpus: Path) -> None:
     weights = started(tiny_corpus, f"weights={trained}", "weights_parts=[recurrent.0]")
     own, given = drawn(tiny_corpus), drawn(tiny_corpus, "seed=7")
     taken = [key for key in own if key.startswith("recurrent.0.")]
     assert all(torch.equal(weights[key], (given if key in taken else own)[key]) for key in own)
     assert any(not torch.equal(own[key], given[key]) for key in taken)
-
-
-@pytest.mark.parametrize(
-    ("overrides", "message"),
-    [
-        (["width=6"], r"recurrent\.0\.\S+ is \[[\d, ]+\] in the file and \[[\d, ]+\] in the model.*weights_parts"),
-        (["layers=2"], r"recurrent\.1\.\S+ is not in the file"),
-        (["norm=none"], r"is only in the file"),
-        (["weights_parts=[recurent]"], r"weights_parts=recurent: expected .*recurrent"),
-        (["alphabet.characters='abcdefghijklmnopqrstuvwxyz -'"], r"the checkpoint was trained with the alphabet"),
-        ([f"weights_sha256='{64 * '0'}'"], r"weights_sha256=0{64}: the SHA-256 of \S+ is [0-9a-f]{64}"),
-    ],
-)
-def test_what_does_not_fit_is_named(overrides: list[str], message: str, trained: Path, tiny_corpus: Path) -> None:
-    with pytest.raises(UsageError, match=message):
-        started(tiny_corpus, f"weights={trained}", *overrides)
-
-
-def test_another_alphabet_is_no_obstacle_to_parts_below_the_output(trained: Path, tiny_corpus: Path) -> None:
     other = "alphabet.characters='abcdefghijklmnopqrstuvwxyz -'"
     assert started(tiny_corpus, f"weights={trained}", "weights_parts=[convolutions,recurrent]", other)
+
+
+def test_what_does_not_fit_is_named(trained: Path, tiny_corpus: Path, tmp_path: Path) -> None:
+    for override, message in (
+        ("width=6", r"recurrent\.0\.\S+ is \[[\d, ]+\] in the file and \[[\d, ]+\] in the model.*weights_parts"),
+        ("layers=2", r"recurrent\.1\.\S+ is not in the file"),
+        ("norm=none", r"is only in the file"),
+        ("weights_parts=[recurent]", r"weights_parts=recurent: expected .*recurrent"),
+        ("alphabet.characters='abcdefghijklmnopqrstuvwxyz -'", "the checkpoint was trained with the alphabet"),
+        (f"weights_sha256='{64 * '0'}'", r"weights_sha256=0{64}: the SHA-256 of \S+ is [0-9a-f]{64}"),
+    ):
+        with pytest.raises(UsageError, match=message):
+            started(tiny_corpus, f"weights={trained}", override)
+    with pytest.raises(UsageError, match=r"weights=.*nowhere: expected a run's folder or a \.ckpt, but there is no"):
+        check(compose(f"weights={tmp_path / 'nowhere'}"))
+    with pytest.raises(UsageError, match=r"weights_parts=.*weights=<run folder or \.ckpt>"):
+        check(compose("weights_parts=[output]"))
 
 
 def test_a_run_is_known_by_the_content_of_its_weights(trained: Path, tmp_path: Path) -> None:
@@ -240,10 +210,3 @@ def test_a_run_is_known_by_the_content_of_its_weights(trained: Path, tmp_path: P
     best = trained / "checkpoints" / "best.ckpt"
     assert sha256(best) != sha256(last)
     assert identity(compose(f"weights={best}")) not in ids
-
-
-def test_no_such_file_is_one_line(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"weights=.*nowhere: expected a run's folder or a \.ckpt, but there is no"):
-        check(compose(f"weights={tmp_path / 'nowhere'}"))
-    with pytest.raises(UsageError, match=r"weights_parts=.*weights=<run folder or \.ckpt>"):
-        check(compose("weights_parts=[output]"))

@@ -1,28 +1,23 @@
 """The task, and the error rates that it logs."""
 
-import copy
 import csv
 import itertools
 import math
 import random
-from collections.abc import Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import jiwer
 import pytest
 import pytorch_lightning as pl
 import torch
-from pytorch_lightning.callbacks import ModelCheckpoint
 from pytorch_lightning.loggers import CSVLogger
 from torchmetrics.text import CharErrorRate, WordErrorRate
 
 from asr_ablations.config.build import build
 from asr_ablations.data.batch import Batch
 from asr_ablations.training.assembly import assemble, trainer
-from asr_ablations.training.task import CTCTask, ErrorRate, errors_over_longer
+from asr_ablations.training.task import CTCTask, ErrorRate
 from asr_verdicts.error_counts import character_errors, word_errors
 from tests.helpers.support import compose, standing_corpus, tiny_overrides
 
@@ -50,57 +45,18 @@ def batch(texts: list[str], samples: list[int] | None = None, characters: str = 
     )
 
 
-def nats_over_all_alignments(log_probs: torch.Tensor, labels: list[int]) -> float:
-    """-log of the summed probability of every path (T,) that collapses to the labels (Graves et al. 2006, eq. 3)."""
-    total = 0.0
-    for path in itertools.product(range(log_probs.shape[1]), repeat=len(log_probs)):
-        if [symbol for symbol, _ in itertools.groupby(path) if symbol] == labels:
-            total += math.exp(sum(log_probs[t, symbol].item() for t, symbol in enumerate(path)))
-    return -math.log(total) if total else math.inf
-
-
-@pytest.mark.parametrize("text", ["a", "ab", "aa", "aba", ""])
-@pytest.mark.parametrize("frames", [1, 5])
-def test_the_loss_is_the_sum_over_all_alignments(text: str, frames: int) -> None:
-    """In nats a label, an empty transcript counting as one; infinite, and not hidden as 0, where nothing fits."""
-    log_probs = torch.randn(1, frames, 3, generator=torch.Generator().manual_seed(frames)).log_softmax(dim=-1)
-    given = batch([text])
-    expected = nats_over_all_alignments(log_probs[0], given.targets.tolist()) / max(1, len(text))
-    assert task().loss(log_probs, torch.tensor([frames]), given).item() == pytest.approx(expected, rel=1e-5)
-
-
-def test_the_loss_is_the_mean_over_utterances_and_reads_no_padding() -> None:
-    log_probs = torch.randn(3, 5, 3, generator=torch.Generator().manual_seed(1)).log_softmax(dim=-1)
-    texts, lengths = ["ab", "", "a"], torch.tensor([5, 2, 3])
-    alone = [
-        task().loss(log_probs[i : i + 1, : lengths[i]], lengths[i : i + 1], batch([text])).item()
-        for i, text in enumerate(texts)
-    ]
-    assert task().loss(log_probs, lengths, batch(texts)).item() == pytest.approx(sum(alone) / 3, rel=1e-5)
-
-
-def test_half_precision_leaves_the_loss_in_float32() -> None:
-    """Normalised to float32's last digits; bfloat16 would be off by thousandths."""
-    module, given = task(), batch(["ab", "a"])
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        log_probs, lengths = module(given)
-        loss = module.loss(log_probs, lengths, given)
-    assert [log_probs.dtype, loss.dtype] == [torch.float32, torch.float32]
-    assert log_probs.logsumexp(dim=-1).abs().max() < 1e-6
-    exact = torch.nn.functional.ctc_loss(
-        log_probs.double().transpose(0, 1), given.targets, lengths, given.target_lengths, reduction="none"
-    )
-    assert loss.item() == pytest.approx((exact / given.target_lengths).mean().item(), rel=1e-5)
-
-
-def test_half_precision_leaves_the_features_in_float32() -> None:
-    """Power spectra span more than 16 bits hold."""
-    module, given, seen = task(), batch(["ab", "a"]), []
-    module.model.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
-    module(given)
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        module(given)
-    torch.testing.assert_close(seen[1], seen[0], atol=0, rtol=0)
+def test_the_loss_is_the_sum_over_all_alignments() -> None:
+    """Of every path (T,) that collapses to the labels (Graves et al. 2006, eq. 3), in nats a label, an empty transcript
+    counting as one; infinite, and not hidden as 0, where nothing fits.
+    """
+    for text, frames in itertools.product(("a", "ab", "aa", "aba", ""), (1, 5)):
+        log_probs = torch.randn(1, frames, 3, generator=torch.Generator().manual_seed(frames)).log_softmax(dim=-1)
+        given, total = batch([text]), 0.0
+        for path in itertools.product(range(3), repeat=frames):
+            if [symbol for symbol, _ in itertools.groupby(path) if symbol] == given.targets.tolist():
+                total += math.exp(sum(log_probs[0, t, symbol].item() for t, symbol in enumerate(path)))
+        expected = -math.log(total) / max(1, len(text)) if total else math.inf
+        assert task().loss(log_probs, torch.tensor([frames]), given).item() == pytest.approx(expected, rel=1e-5)
 
 
 def test_alone_as_in_a_batch() -> None:
@@ -145,84 +101,43 @@ def test_a_step_minimises_loss_and_penalty_and_logs_both() -> None:
     assert total == pytest.approx(loss + logged["train/penalty"], rel=1e-6)
 
 
-@dataclass
-class Garbler:
-    """A decoder that gets some words wrong, other ones each time, and remembers what it said for which epoch."""
-
-    references: Iterator[list[str]]
-    task: CTCTask | None = None
-    said: dict[int, list[tuple[str, str]]] = field(default_factory=dict)
-    drawn: random.Random = field(default_factory=lambda: random.Random(0))
-
-    def __call__(self, log_probs: torch.Tensor, lengths: torch.Tensor) -> list[str]:
-        references, epoch = next(self.references), self.task.current_epoch  # type: ignore[union-attr]
-        texts = [" ".join(self.drawn.choices(["a", "cab", "dad"], k=self.drawn.randint(0, 3))) for _ in references]
-        self.said.setdefault(epoch, []).extend(zip(references, texts, strict=True))
-        return texts
-
-
-@pytest.fixture(scope="module")
-def fitted(tiny_corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """What a fit of two epochs left behind."""
-    cfg = compose(*SMALL, *tiny_overrides(tiny_corpus), "max_epochs=2", "optimizer=sgd")
-    folder = tmp_path_factory.mktemp("fit")
-    module, data = assemble(cfg, build(cfg.data))
-    data.setup()
-    texts = [u.text for u in data.sets["dev"].utterances]
-    batches = [[texts[i] for i in batch] for batch in data.evaluation_dataloader("dev").batch_sampler]
-    garbler = Garbler(iter(batches * cfg.max_epochs), module)
-    module.decoder = garbler
-    checkpoints = ModelCheckpoint(dirpath=folder, filename="last")
-    trainer(cfg, 0, [CSVLogger(str(folder), name="", version="")], [checkpoints]).fit(module, data)
-    with (folder / "metrics.csv").open() as file:
-        rows = list(csv.DictReader(file))
-    logged = {name: [float(row[name]) for row in rows if row[name]] for name in rows[0]}
-    return SimpleNamespace(cfg=cfg, task=module, data=data, said=garbler.said, folder=folder, logged=logged)
-
-
 def weights(module: CTCTask) -> torch.Tensor:
     return torch.cat([p.detach().flatten().clone() for p in module.model.parameters()])
 
 
-def test_validation_error_rates_are_jiwers_and_start_anew_each_epoch(fitted: Any) -> None:
-    """Over all words of all utterances, not the mean over batches; the second epoch knows nothing of the first."""
-    epochs = [tuple(zip(*fitted.said[epoch], strict=True)) for epoch in (0, 1)]
-    assert [sorted(references) for references, _ in epochs] == [
-        sorted(u.text for u in fitted.data.sets["dev"].utterances)
-    ] * 2
+def test_validation_error_rates_are_jiwers_and_start_anew_each_epoch(tiny_corpus: Path, tmp_path: Path) -> None:
+    """Over all words of all utterances, not the mean over batches; the second epoch knows nothing of the first. The
+    logged padding is that of the batches.
+    """
+    cfg = compose(*SMALL, *tiny_overrides(tiny_corpus), "max_epochs=2", "optimizer=sgd")
+    module, data = assemble(cfg, build(cfg.data))
+    data.setup()
+    texts, generator = [u.text for u in data.sets["dev"].utterances], random.Random(0)
+    batches = [[texts[i] for i in batch] for batch in data.evaluation_dataloader("dev").batch_sampler]
+    coming, said = iter(2 * batches), ([], [])
+
+    def garble(log_probs: torch.Tensor, lengths: torch.Tensor) -> list[str]:
+        references = next(coming)
+        garbled = [" ".join(generator.choices(["a", "cab", "dad"], k=generator.randint(0, 3))) for _ in references]
+        said[module.current_epoch].extend(zip(references, garbled, strict=True))
+        return garbled
+
+    module.decoder = garble
+    trainer(cfg, 0, [CSVLogger(str(tmp_path), name="", version="")], []).fit(module, data)
+    with (tmp_path / "metrics.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    logged = {name: [float(row[name]) for row in rows if row[name]] for name in rows[0]}
+    epochs = [tuple(zip(*pairs, strict=True)) for pairs in said]
+    assert [sorted(references) for references, _ in epochs] == [sorted(texts)] * 2
     for name, rate in (("wer", jiwer.wer), ("cer", jiwer.cer)):
-        expected = [rate(list(references), list(texts)) for references, texts in epochs]
-        assert fitted.logged[f"validation/dev/{name}"] == pytest.approx(expected, abs=1e-6)
+        expected = [rate(list(references), list(hypotheses)) for references, hypotheses in epochs]
+        assert logged[f"validation/dev/{name}"] == pytest.approx(expected, abs=1e-6)
         assert expected[0] != expected[1]
-
-
-def test_the_logged_padding_is_that_of_the_batches(fitted: Any) -> None:
-    order = fitted.data.train_dataloader().batch_sampler
-    for epoch, logged in enumerate(fitted.logged["train/padding_percent"]):
+    order = data.train_dataloader().batch_sampler
+    for epoch, padding in enumerate(logged["train/padding_percent"]):
         order.set_epoch(epoch)
-        durations = [fitted.data.sets["train"].durations[b] for b in order]
-        assert logged == pytest.approx(100 * sum(1 - d.mean() / d.max() for d in durations) / len(durations), rel=1e-3)
-
-
-def test_a_checkpoint_holds_nothing_but_data_and_gives_the_weights_back(fitted: Any) -> None:
-    checkpoint = torch.load(fitted.folder / "last.ckpt", weights_only=True)
-    cfg = copy.deepcopy(fitted.cfg)
-    cfg.seed = 9
-    other, _ = assemble(cfg, build(cfg.data))
-    assert not torch.equal(weights(other), weights(fitted.task))
-    other.on_load_checkpoint(checkpoint)
-    other.load_state_dict(checkpoint["state_dict"])
-    assert torch.equal(weights(other), weights(fitted.task))
-    assert checkpoint["alphabet"] == {"characters": "abcdefghijklmnopqrstuvwxyz '", "separation": ""}
-
-
-def test_a_checkpoint_of_another_alphabet_is_refused(fitted: Any) -> None:
-    """As many characters in another order: the weights would fit, and every text would be wrong."""
-    cfg = copy.deepcopy(fitted.cfg)
-    cfg.alphabet.characters = cfg.alphabet.characters[::-1]
-    other, data = assemble(cfg, build(cfg.data))
-    with pytest.raises(ValueError, match="checkpoint was trained with the alphabet"):
-        trainer(cfg, 0, [], []).fit(other, data, ckpt_path=str(fitted.folder / "last.ckpt"))
+        durations = [data.sets["train"].durations[b] for b in order]
+        assert padding == pytest.approx(100 * sum(1 - d.mean() / d.max() for d in durations) / len(durations), rel=1e-3)
 
 
 def drawn(overrides: tuple[str, ...], tiny_corpus: Path) -> dict[str, Any]:
@@ -246,27 +161,6 @@ def test_a_stream_has_the_common_seed_or_its_own(tiny_corpus: Path) -> None:
     for name in common:
         assert drawn((f"seeds.{name}=5",), tiny_corpus) == {**common, name: other[name]}
         assert drawn(("seed=5", f"seeds.{name}=0"), tiny_corpus) == {**other, name: common[name]}
-
-
-def test_framewise_training_logs_the_frame_error_rate_over_all_frames(tiny_corpus: Path, tmp_path: Path) -> None:
-    """The rates cover the validation set as a whole, and the loss falls; the texts are a CTC decoder's."""
-    cfg = compose(*SMALL, *tiny_overrides(tiny_corpus), "loss=framewise", "max_epochs=3")
-    module, data = assemble(cfg, build(cfg.data))
-    data.setup()
-    trainer(cfg, 0, [CSVLogger(str(tmp_path), name="", version="")], []).fit(module, data)
-    with (tmp_path / "metrics.csv").open() as file:
-        rows = list(csv.DictReader(file))
-    losses = [float(row["train/loss_epoch"]) for row in rows if row.get("train/loss_epoch")]
-    assert losses == sorted(losses, reverse=True)
-    wrong = frames = 0.0
-    for given in data.evaluation_dataloader("dev"):
-        with torch.no_grad():
-            log_probs, lengths = module.eval()(given)
-        wrong += float(module.loss.frame_rates(log_probs, lengths, given)["fer"]) * int(lengths.sum())
-        frames += int(lengths.sum())
-    result = [float(row["validation/dev/fer"]) for row in rows if row.get("validation/dev/fer")]
-    assert result[-1] == pytest.approx(wrong / frames, rel=1e-5)
-    assert any(row.get("train/fer") or row.get("train/fer_epoch") for row in rows)
 
 
 def test_an_overflow_stays_out_of_the_mean_gradient_norm(tiny_corpus: Path, tmp_path: Path) -> None:
@@ -293,16 +187,13 @@ def test_an_overflow_stays_out_of_the_mean_gradient_norm(tiny_corpus: Path, tmp_
     assert float(row["train/skipped_share"]) == pytest.approx(1 / len(norms))
 
 
-PAIRS = ((word_errors, WordErrorRate), (character_errors, CharErrorRate))
-
-
 def texts(generator: random.Random, count: int) -> list[str]:
     """Sentences of 0 to 8 words over few letters, so that many words agree by chance."""
     words = ["".join(generator.choices("ab é", k=generator.randint(1, 3))) for _ in range(12)]
     return [" ".join(generator.choices(words, k=generator.randint(0, 8))) for _ in range(count)]
 
 
-@pytest.mark.parametrize(("ours", "theirs"), PAIRS)
+@pytest.mark.parametrize(("ours", "theirs"), [(word_errors, WordErrorRate), (character_errors, CharErrorRate)])
 def test_the_rates_are_torchmetrics_own(ours: Any, theirs: type[WordErrorRate]) -> None:
     generator = random.Random(0)
     first, second = ErrorRate(ours), theirs()
@@ -317,28 +208,3 @@ def test_the_rates_are_torchmetrics_own(ours: Any, theirs: type[WordErrorRate]) 
         assert first.compute() == second.compute() > 0, f"epoch {epoch}"
         first.reset()
         second.reset()
-
-
-def test_the_rate_over_the_longer_text() -> None:
-    """Baunsgaard2020 §4.1.1, equation 3, by torchmetrics' own count of errors."""
-    generator = random.Random(1)
-    hypotheses, references = texts(generator, 50), texts(generator, 50)
-    ours, theirs = ErrorRate(errors_over_longer), CharErrorRate()
-    ours.update(hypotheses, references)
-    theirs.update(hypotheses, references)
-    longer = sum(max(len(h), len(r)) for h, r in zip(hypotheses, references, strict=True))
-    assert float(ours.compute()) == pytest.approx(float(theirs.errors) / longer)
-    assert longer > sum(map(len, references))
-
-
-def test_what_steps_log_is_averaged_over_the_epoch_without_what_is_not_finite() -> None:
-    module, logged = task(), {}
-    module.log = lambda name, value, **_: logged.update({name: value.item()})  # type: ignore[method-assign,assignment]
-    for value in (1.0, torch.tensor(4.0), math.nan, math.inf, torch.tensor(1.0, dtype=torch.bfloat16)):
-        module._log_step("train/gradient_norm", value)
-    module._log_step("train/never", math.nan)
-    assert not logged
-    module.on_train_epoch_end()
-    assert logged["train/gradient_norm"] == 2.0
-    assert math.isnan(logged["train/never"])
-    assert module.sums == {}

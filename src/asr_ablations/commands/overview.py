@@ -36,12 +36,7 @@ def list_parser() -> argparse.ArgumentParser:
 
 def list_sweep_files(arguments: list[str] | None = None) -> int:
     sweep_files_parser().parse_args(arguments)
-    table = Table("sweep file", Column("question", overflow="fold"))
-    for file in sorted((REPOSITORY / "sweeps").glob("*.yaml")):
-        table.add_row(file.stem, file.read_text(encoding="utf-8").partition("\n")[0].lstrip("# "))
-    console().print(table)
-    print(f"to run one: {typed('train', '-m', '-cd', 'sweeps', '-cn')} <name>")
-    return 0
+    return exit_code(_list_sweep_files)
 
 
 def sweep_files_parser() -> argparse.ArgumentParser:
@@ -72,6 +67,15 @@ def diff_parser() -> argparse.ArgumentParser:
     parser.add_argument("first", type=as_folder, help="folder of a run")
     parser.add_argument("second", type=as_folder, help="folder of another run")
     return parser
+
+
+def _list_sweep_files() -> int:
+    table = Table("sweep file", Column("question", overflow="fold"))
+    for file in sorted((REPOSITORY / "sweeps").glob("*.yaml")):
+        table.add_row(file.stem, file.read_text(encoding="utf-8").partition("\n")[0].lstrip("# "))
+    console().print(table)
+    print(f"to run one: {typed('train', '-m', '-cd', 'sweeps', '-cn')} <name>")
+    return 0
 
 
 def _list(outputs: Path) -> int:

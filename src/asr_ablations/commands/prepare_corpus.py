@@ -3,6 +3,7 @@
 import logging
 import sys
 from collections.abc import Mapping
+from pathlib import Path
 
 from omegaconf import DictConfig
 from rich.table import Column, Table
@@ -49,7 +50,8 @@ def prepare(cfg: DictConfig) -> None:
     for name, counts in shared.items():
         if sentences := counts["sentences"]:
             print(f"{sentences} of {len(used[name])} sentences of {harmless_line(name)} are also in the training set")
-    print(f"alphabet {task.alphabet.key!r}, fingerprint {fingerprint(corpus)}, {corpus.root}")
+    place = "" if corpus.root in (None, Path()) else f", {corpus.root}"
+    print(f"alphabet {task.alphabet.key!r}, fingerprint {fingerprint(corpus)}{place}")
     print_unread(cfg, "prepare")
 
 

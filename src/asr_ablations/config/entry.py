@@ -23,7 +23,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from asr_ablations.config.build import one_line
 from asr_ablations.config.compose import look_up_in, sweep_name, use_loader
-from asr_ablations.config.keys import READS, read_command
+from asr_ablations.config.keys import ELSEWHERE, READS, read_command, refuse_key
 from asr_ablations.config.plain_keys import check
 from asr_ablations.config.targets import list_user_folders, use_folder
 from asr_ablations.runs.command import prepare_command, report_end
@@ -58,6 +58,8 @@ def arrange_words(words: Sequence[str], config_name: str) -> list[str]:
             raise UsageError(f"{word}: expected key=value{example if is_path else '; --help lists the keys'}")
         if key in ("hydra.run.dir", "hydra.sweep.dir", "hydra.sweep.subdir"):
             raise UsageError(f"{word}: nothing is written there; expected outputs=<folder>")
+        if key.startswith("+trainer.") and key.rpartition(".")[2] in ELSEWHERE:
+            raise refuse_key(key.lstrip("+"), config_name)
         if (key := key.lstrip("+")) in typed_before:
             raise UsageError(f"{typed_before[key]} {word}: {key} is set twice; expected it once")
         typed_before[key] = word

@@ -128,6 +128,10 @@ def refuse_key(key: str, primary: str) -> UsageError:
         return UsageError(
             f"{key}: {propose_keys(key, [*plain, *{f'hydra.launcher.{n}' for s in stored for n in s.node}])}"
         )
+    group, _, rest = key.partition(".")
+    others = [f"{group}={name}" for name, node in options_by_name(group).items() if rest in flatten(node)]
+    if group in chosen and others:
+        return UsageError(f"{key}: the chosen {group} has no such key; expected {', '.join(others)}")
     nodes = {group: {name: None for node in options_by_name(group).values() for name in node} for group in chosen}
     return UsageError(f"{key}: {propose_keys(key, {**plain, **nodes, **flatten({**plain, **nodes})})}")
 

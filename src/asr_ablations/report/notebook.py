@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from asr_ablations.comparison.folders import compare_folders
+from asr_ablations.runs.identity import of_the_experiment
 from asr_ablations.runs.records import load as load_records
 from asr_verdicts.api import Result, Table
 from asr_verdicts.design import Options
@@ -27,7 +28,8 @@ class Runs:
         return Table(
             {
                 "run": run.folder.name,
-                "overrides": " ".join(run.overrides),
+                "identity": run.environment.id,
+                "arm": _name_arm(run),
                 "seed": run.seed,
                 "set": name,
                 "diverged": run.diverged_at is not None,
@@ -70,6 +72,12 @@ class Runs:
 
     def _repr_html_(self) -> str:
         return self.table()._repr_html_()
+
+
+def _name_arm(run: Record) -> str:
+    """Return an arm's name in its sweep file, or the overrides that decide its results, without the seed."""
+    words = [word for word in of_the_experiment(run.overrides) if not word.startswith("seed=")]
+    return str(run.config.get("arm") or " ".join(words) or "default")
 
 
 def open(*folders: str | Path) -> Runs:

@@ -1,12 +1,15 @@
 """Log comparisons, evaluations and reproductions to Weights & Biases, in the same group as the trained runs."""
 
+import hashlib
 import re
 import sys
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from asr_ablations.components.logger.plain_config import plain_config
+from asr_ablations.report.curves import metric_names
 from asr_ablations.report.training_report import sections
 from asr_ablations.runs.reader import read_config, read_environment
 from asr_ablations.runs.wandb_run import LOGGER, begin, end, in_percent, list_tags, sync_command
@@ -24,8 +27,9 @@ def log_comparison(comparison: Comparison, project: str, folder: Path) -> str:
     """Log a comparison as a W&B run with job type `comparison`, and return messages to print.
 
     The W&B run contains the tables of the report, and the page if `folder` has one. For a sweep with planned looks, its
-    summary also contains the number of looks so far and the state of each question. If W&B's server fails, all data are
-    stored in a file, to be sent later. Raise UsageError for a value that W&B rejects.
+    summary also contains the number of looks so far and the state of each question. A view of the sweep is saved, too
+    (see save_view). If W&B's server fails, all data are stored in a file, to be sent later, but no view. Raise
+    UsageError for a value that W&B rejects.
     """
     name = f"comparison-{comparison.title}"
     options: Json = {"project": project, "group": comparison.title, "job_type": "comparison", "name": name}
@@ -34,9 +38,58 @@ def log_comparison(comparison: Comparison, project: str, folder: Path) -> str:
     lines = [f"W&B: {run.url}"] if run.url else []
     if not received:
         lines = ["W&B has not received everything: its server does not answer"]
+    elif run.url and (view := save_view(comparison, run.entity, run.project)):
+        lines.append(f"W&B view: {view}")
     if later := sync_command([folder]):
         lines.append(f"W&B later: {later}")
     return "\n".join(lines)
+
+
+def save_view(comparison: Comparison, entity: str, project: str) -> str | None:
+    """Save a W&B view of the sweep, or replace it, and return its address; None if W&B's server fails.
+
+    Bars show each arm's mean error rates with the range of its seeds, lines show its validation. The table lists the
+    sweep's runs with the keys that differ between them, and their error rates.
+    """
+    import wandb
+    from wandb_workspaces import expr
+    from wandb_workspaces.reports.v2 import BarPlot, Config, LinePlot
+    from wandb_workspaces.workspaces import RunsetSettings, Section, Workspace
+    from wandb_workspaces.workspaces.internal import View
+
+    by_arm: Json = {"groupby": Config("arm"), "groupby_aggfunc": "mean", "groupby_rangefunc": "minmax"}
+    rates = {name: f"final/{name}/{comparison.metric}" for name in comparison.sets}
+    bars = [
+        BarPlot(title=f"{comparison.metric.upper()} % on {name}", metrics=[rate], **by_arm)
+        for name, rate in rates.items()
+    ]
+    lines = [
+        LinePlot(title=name, x="trainer/global_step", y=[name], **by_arm)
+        for name in metric_names(comparison, "validation/", comparison.metric)
+    ]
+    varied = dict.fromkeys(["arm", "seed", *(key.removesuffix("._target_") for key in comparison.design.layout.differ)])
+    columns = [f"config:{key}.value" for key in varied] + [f"summary:{rate}" for rate in rates.values()]
+    view = Workspace(
+        entity=entity,
+        project=project,
+        name=comparison.title,
+        sections=[
+            Section(name="Error rates", panels=[*bars], is_open=True),
+            Section(name="Validation", panels=[*lines], is_open=True),
+        ],
+        runset_settings=RunsetSettings(
+            filters=[expr.Metric("Group") == comparison.title, expr.Metric("JobType") == "train"],
+            pinned_columns=columns,
+        ),
+    )
+    view._internal_name = f"nw-{hashlib.sha256(comparison.title.encode()).hexdigest()[:11]}-v"
+    wandb.setup(wandb.Settings(silent=True))
+    try:
+        with suppress(ValueError):  # there is no such view yet
+            view._internal_id = View.from_name(entity, project, view._internal_name).id
+        return str(view.save().url)
+    except refusals():
+        return None
 
 
 def _send(options: Json, log: Callable[["wandb.Run"], bool]) -> tuple["wandb.Run", bool]:

@@ -9,6 +9,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from asr_ablations.runs.identity import shortened
 from asr_ablations.runs.layout import frozen_config
 from asr_ablations.runs.listed_arms import name_in
 from asr_ablations.runs.reader import (
@@ -56,6 +57,7 @@ def print_arms(folders: Sequence[Path]) -> None:
 
 def label_arms(overrides: Sequence[Sequence[str]]) -> list[str]:
     """Return a label for each arm: its name, if it has one, and the overrides that not all arms share, or "default"."""
+    overrides = [[*map(shortened, words)] for words in overrides]
     shared = set.intersection(*map(set, overrides)) if len(overrides) > 1 else set()
     names = [name_in(words) for words in overrides]
     by_name: dict[str | None, set[str]] = {}

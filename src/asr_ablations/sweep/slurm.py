@@ -11,7 +11,6 @@ sacct, which fails if Slurm lacks an accounting database.
 import math
 import re
 import shlex
-import shutil
 import signal
 import subprocess
 import time
@@ -82,8 +81,6 @@ class Slurm(Places):
         detach: bool,
         **options: object,
     ) -> None:
-        if shutil.which("sbatch") is None:
-            raise UsageError("hydra/launcher=slurm: there is no sbatch here; run this where Slurm is installed")
         if jobs is not None:
             whole("hydra.launcher.jobs", jobs, 1)
         whole("hydra.launcher.cpus", cpus, 1)

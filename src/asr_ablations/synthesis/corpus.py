@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import asdict, dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 from multiprocessing import get_context
 from pathlib import Path
 
@@ -22,13 +22,13 @@ from asr_ablations import SAMPLE_RATE
 from asr_ablations.synthesis.sentences import SentenceSampler, vocabulary
 from asr_ablations.synthesis.speakers import draw_speaker, espeak_version, generator, speak
 from asr_ablations.tools.checks import number, whole
+from asr_ablations.tools.content_keys import content_key, hash_files, library_versions
 from asr_ablations.tools.files import read_json
 from asr_ablations.tools.machine import cores, one_at_a_time
 from asr_ablations.tools.signals import end_with, start_of
 from asr_verdicts.files import named, write
 from asr_verdicts.terminal import bar
 
-GENERATOR_VERSION = 5  # increase this whenever the same request would generate different files
 MOST = 100_000  # upper limit on the hours of training audio, and on each number of speakers and sentences
 SPEAKERS = "SPEAKERS.TXT"  # a file in each split, with one line per speaker
 SPEED = 200  # approximate seconds of speech that one core generates per second
@@ -38,6 +38,14 @@ WORTH_PROCESSES = 5.0  # seconds of work below which starting processes costs mo
 BASE_HOURS, BASE_TRAIN_SPEAKERS = 0.6, 88
 UTTERANCES_PER_CHAPTER = 40
 SECONDS_PER_UTTERANCE = 2.2  # approximate mean, used only for estimates
+
+
+@cache
+def hash_generator() -> str:
+    """Return a hash of all that decides the files of a request: this package's source, espeak-ng, and libraries."""
+    folder = Path(__file__).parent
+    files = sorted([*folder.rglob("*.py"), *folder.rglob("*.yaml")])
+    return content_key(8, source=hash_files(files, folder), espeak=espeak_version(), versions=library_versions())
 
 
 @dataclass(frozen=True)
@@ -76,8 +84,8 @@ class Request:
         return self.test_speakers, self.test_sentences
 
     def corpus(self, root: Path) -> Path:
-        """Return the folder that corpora of any size share if they have the same language, vocabulary and seed."""
-        return root / f"{self.language}-{self.words}words-seed{self.seed}-v{GENERATOR_VERSION}"
+        """Return the folder that corpora of any size share if language, vocabulary, seed and generator are the same."""
+        return root / f"{self.language}-{self.words}words-seed{self.seed}-{hash_generator()}"
 
     def folder(self, root: Path, split: str) -> Path:
         """Return a split's folder. Requests that differ only in the sizes of other splits share this folder."""
@@ -291,7 +299,7 @@ def _finish_split(folder: Path, jobs: list[SpeakerJob]) -> None:
         "language": first.request.language,
         "vocabulary": first.request.words,
         "seed": first.request.seed,
-        "generator_version": GENERATOR_VERSION,
+        "generator": hash_generator(),
         "espeak_version": espeak_version(),
         "sha256": hashlib.sha256("".join(record["sha256"] for record in records).encode()).hexdigest(),
         "speakers": len(records),

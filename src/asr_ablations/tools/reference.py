@@ -3,6 +3,7 @@
 import ast
 import difflib
 import itertools
+import re
 import shutil
 import textwrap
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -159,7 +160,8 @@ class Help:
         content = yaml.safe_load(self.file.read_text(encoding="utf-8"))
         words = content.get("hydra", {}).get("help", {}) if self.header is None else {"header": self.header}
         name = "train" if self.file == DEFAULTS else self.file.stem
-        parts = [words.get("header", "").replace("${hydra.help.app_name}", name).rstrip(), ""]
+        head = words.get("header", "").replace("${hydra.help.app_name}", name).rstrip()
+        parts = [re.sub(r"python src/(\w+)\.py", lambda command: typed(command[1]), head), ""]
         if self.groups:
             parts.append("== Configuration groups ==")
             options = {group: ", ".join(file.stem for file in self._files(group)) for group in sorted(self.groups)}

@@ -36,7 +36,9 @@ def print_answer(report: Report, console: Console | None = None) -> None:
             _paragraph(console, text)
     else:
         for section in answer_tables(comparison):
-            console.print(Padding(_plain_table(section), (0, 0, 1, 2)), width=COLUMNS)
+            table = _plain_table(section)
+            indent = 2 if console.measure(table).maximum <= COLUMNS - 2 else 0
+            console.print(Padding(table, (0, 0, 1, indent)), width=COLUMNS)
     for noise in report.answer:
         console.print(_table(noise, Table(title=noise.heading, title_justify="left")), width=COLUMNS)
         for text in noise.lines:

@@ -2,6 +2,7 @@
 
 import os
 import secrets
+import shutil
 import sys
 import time
 from collections.abc import Sequence
@@ -61,6 +62,8 @@ class ProcessesLauncher(ComposingLauncher):
         self.show, self.fail_fast, self.timeout, self.placing = show, fail_fast, timeout, placing
 
     def launch(self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int) -> Sequence[JobReturn]:
+        if not self.config.get("plan"):
+            self.check_machine()
         if not initial_job_idx:  # a search launches several batches, and announces only the first
             announce_sweep(len(job_overrides))
         from asr_ablations.sweep import launch
@@ -87,6 +90,9 @@ class ProcessesLauncher(ComposingLauncher):
             JobReturn(list(state.arm.overrides), cfg, status=JobStatus.COMPLETED, _return_value=launch.objective(state))
             for state, cfg in zip(self.run(arms), configs, strict=True)
         ]
+
+    def check_machine(self) -> None:
+        """Raise UsageError if this machine lacks what the launcher needs."""
 
     def run(self, arms: "Sequence[FrozenArm]") -> "list[State]":
         """Run the frozen arms, and wait until all of them have ended."""
@@ -136,8 +142,10 @@ def announce_sweep(runs: int) -> None:
 class RayLauncher(ProcessesLauncher):
     """Freezes the arms like its base class, and lets Ray choose a machine for each. LAUNCHERS lists the arguments."""
 
-    def places(self, arms: "Sequence[FrozenArm]") -> "Places":
+    def check_machine(self) -> None:
         require("ray", "hydra/launcher=ray", "ray")
+
+    def places(self, arms: "Sequence[FrozenArm]") -> "Places":
         address = self.placing["address"] or os.environ.get("RAY_ADDRESS") or None
         os.environ["RAY_USAGE_STATS_ENABLED"] = "0"  # Ray reads these variables when it is imported
         if address is None:
@@ -152,6 +160,10 @@ class RayLauncher(ProcessesLauncher):
 
 class SlurmLauncher(ProcessesLauncher):
     """Freezes the arms like its base class, and queues them as a job array. LAUNCHERS lists the arguments."""
+
+    def check_machine(self) -> None:
+        if shutil.which("sbatch") is None:
+            raise UsageError("hydra/launcher=slurm: there is no sbatch here; run this where Slurm is installed")
 
     def places(self, arms: "Sequence[FrozenArm]") -> "Places":
         from asr_ablations.sweep.slurm import Slurm

@@ -47,17 +47,14 @@ def automaton(length: int, first: Places, second: Places) -> list[tuple[int, int
     return segments + ([tuple(current)] if state == "e" else [])
 
 
-def test_places_of_errors_by_hand() -> None:
+def test_places_of_errors_by_hand_and_several_seeds_count_once() -> None:
     assert error_places("a b c", "a b c") == []
     assert error_places("a b c", "a x c") == [3]
     assert error_places("a b c", "b c") == [1]
     assert error_places("a b c", "a b c d e") == [6, 6]
     assert error_places("", "a") == [0]
     assert error_places("a", "") == [1]
-
-
-def test_several_seeds_share_their_segments_and_count_once() -> None:
-    """Three equal seeds give the mean of one seed, not three times the evidence."""
+    # three equal seeds give the mean of one seed, not three times the evidence
     ours, theirs = [1, 3, 21], [9, 21]
     assert segment_differences([ours] * 3, [theirs] * 3) == pytest.approx(segment_differences([ours], [theirs]))
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy import integrate, stats
 
-from asr_ablations.comparison.seed_noise import planned_looks, seeds_to_equal, seeds_to_find
+from asr_ablations.comparison.seed_noise import seeds_to_equal, seeds_to_find
 from asr_verdicts.statistics.alpha_spending import GroupSequential, levels, spent
 from asr_verdicts.statistics.estimate import Estimate, contrast_estimate
 from asr_verdicts.statistics.multiple_testing import holm_decisions
@@ -15,13 +15,28 @@ from asr_verdicts.statistics.procedures import Anytime, FixedLength, Procedure
 from asr_verdicts.statistics.sample import Sample
 
 
-def test_by_hand() -> None:
+def test_holm_by_hand_and_by_its_definition() -> None:
     """Four: 0.011 is below 0.05 / 4, 0.016 below 0.05 / 3, 0.04 is not below 0.05 / 2."""
     decisions = holm_decisions([0.016, 0.5, 0.011, 0.04])
     assert [decision.rejected for decision in decisions] == [True, False, True, False]
     assert [decision.level for decision in decisions] == pytest.approx([0.05 / 3, 0.05 / 2, 0.05 / 4, 0.05 / 2])
     assert [decision.p_adjusted for decision in decisions] == pytest.approx([0.048, 0.5, 0.044, 0.08])
     assert holm_decisions([]) == []
+    # the largest (m − j + 1) p of all that are not larger than it (Wright 1992)
+    for seed in range(20):
+        ps = np.random.default_rng(seed).uniform(0, 0.3, 7).tolist()
+        ranked = sorted(ps)
+        expected = [max(min(1, (len(ps) - j) * q) for j, q in enumerate(ranked) if q <= p) for p in ps]
+        assert [decision.p_adjusted for decision in holm_decisions(ps)] == pytest.approx(expected)
+    assert {decision.rejected for decision in holm_decisions([0.0125] * 4)} == {True}
+    assert {decision.rejected for decision in holm_decisions([0.013] * 4)} == {False}
+    assert {decision.level for decision in holm_decisions([0.013] * 4)} == {0.0125}
+    # also if count × (0.05 / count) is rounded up to more than 0.05
+    for count in range(1, 50):
+        at, above = 0.05 / count, float(np.nextafter(0.05 / count, 1))
+        hit, missed = (holm_decisions([p] + [1.0] * (count - 1))[0] for p in (at, above))
+        assert (hit.rejected, hit.p_adjusted <= 0.05) == (True, True)
+        assert (missed.rejected, missed.p_adjusted > 0.05) == (False, True)
 
 
 def invented(generator: np.random.Generator) -> Estimate:
@@ -76,17 +91,6 @@ def test_p_at_any_time_is_one_over_the_bayes_factor(degrees: float, information:
     assert Anytime().p(measured) == pytest.approx(min(1.0, density(0.0) / mixed), rel=1e-3)
 
 
-def test_the_price_of_looking_at_any_time() -> None:
-    """The figures of the docstring."""
-    procedures: tuple[Procedure, ...] = (Anytime(), Anytime(phi=0.25), FixedLength())
-    for runs, *expected in ((5, 5.2, 4.0, 2.3), (10, 3.5, 3.5, 2.1), (20, 3.2, 3.3, 2.0)):
-        measured = difference(runs)
-        widths = [procedure.half_width(measured, 0.05) for procedure in procedures]
-        assert np.array(widths) / measured.standard_error == pytest.approx(expected, abs=0.06)
-    three = difference(3)
-    assert Anytime(phi=0.25).half_width(three, 0.05) / three.standard_error == pytest.approx(7.2, abs=0.05)
-
-
 LOOKS = (3, 5, 8, 12, 20)
 
 
@@ -100,11 +104,14 @@ def estimate(value: float, error: float, runs: int) -> Estimate:
     return found
 
 
-def test_one_look_is_students_test() -> None:
+def test_levels_are_those_of_the_published_recursion_and_one_look_is_students_test() -> None:
     found = estimate(0.02, 0.01, 5)
     procedure = GroupSequential((5,), 0)
     assert procedure.p(found) == pytest.approx(2 * stats.t.sf(2, found.degrees), rel=2e-3)
     assert procedure.half_width(found, 0.05) == pytest.approx(0.01 * stats.t.isf(0.025, found.degrees))
+    # computed with another implementation of the recursion (Simpson's rule over 801 points), rounded to 1e-4
+    assert levels(LOOKS, 0.05) == pytest.approx((0.0047, 0.0048, 0.0082, 0.0140, 0.0347), abs=6e-5)
+    assert levels(LOOKS, 0.10) == pytest.approx((0.0094, 0.0101, 0.0172, 0.0294, 0.0730), abs=6e-5)
 
 
 def test_the_chance_of_a_verdict_is_that_of_simulated_futures() -> None:
@@ -113,7 +120,6 @@ def test_the_chance_of_a_verdict_is_that_of_simulated_futures() -> None:
     rng = np.random.default_rng(1)
     now = estimate(0.01, 0.02, 5)
     chance = procedure.chance(now, 0.05, 0.02, 0.1)
-    assert now.over_seeds is not None
     most, decided, futures = 20, 0, 4000
     last = GroupSequential(LOOKS, 4)
     for _ in range(futures):
@@ -127,27 +133,6 @@ def test_the_chance_of_a_verdict_is_that_of_simulated_futures() -> None:
     assert chance == pytest.approx(decided / futures, abs=0.04)
 
 
-def test_adjusted_ps_are_their_definition() -> None:
-    """The largest (m − j + 1) p of all that are not larger than it (Wright 1992)."""
-    for seed in range(20):
-        ps = np.random.default_rng(seed).uniform(0, 0.3, 7).tolist()
-        ranked = sorted(ps)
-        expected = [max(min(1, (len(ps) - j) * q) for j, q in enumerate(ranked) if q <= p) for p in ps]
-        assert [decision.p_adjusted for decision in holm_decisions(ps)] == pytest.approx(expected)
-    assert {decision.rejected for decision in holm_decisions([0.0125] * 4)} == {True}
-    assert {decision.rejected for decision in holm_decisions([0.013] * 4)} == {False}
-    assert {decision.level for decision in holm_decisions([0.013] * 4)} == {0.0125}
-
-
-def test_a_p_exactly_at_its_level_is_rejected_and_shown_so() -> None:
-    """Also if count × (0.05 / count) is rounded up to more than 0.05."""
-    for count in range(1, 50):
-        at, above = 0.05 / count, float(np.nextafter(0.05 / count, 1))
-        hit, missed = (holm_decisions([p] + [1.0] * (count - 1))[0] for p in (at, above))
-        assert (hit.rejected, hit.p_adjusted <= 0.05) == (True, True)
-        assert (missed.rejected, missed.p_adjusted > 0.05) == (False, True)
-
-
 def test_anytime_is_the_closed_formula_for_two_equal_arms() -> None:
     """φ = 1: r = 1 / (1 + n / 2), q = (r α²)^(1 / (2n − 1)), SE √((2n − 2)(1 − q) / (q − r))."""
     for runs in (3, 5, 10, 20):
@@ -159,23 +144,6 @@ def test_anytime_is_the_closed_formula_for_two_equal_arms() -> None:
             assert Anytime().half_width(measured, level) == pytest.approx(expected)
     assert Anytime().half_width(difference(3), 0.05) == np.inf
     assert Anytime().p(replace(difference(3), value=1e9)) > 0.05
-
-
-def test_p_and_interval_invert_each_other() -> None:
-    procedures: tuple[Procedure, ...] = (FixedLength(), Anytime())
-    for procedure in procedures:
-        for runs in (5, 10, 30):
-            measured = difference(runs)
-            for level in (0.2, 0.05, 0.01):
-                at_the_edge = replace(measured, value=procedure.half_width(measured, level))
-                assert procedure.p(at_the_edge) == pytest.approx(level)
-        assert procedure.p(replace(difference(5), value=0.0)) == 1
-
-
-def test_levels_are_those_of_the_published_recursion() -> None:
-    """Computed with another implementation of the recursion (Simpson's rule over 801 points), rounded to 1e-4."""
-    assert levels(LOOKS, 0.05) == pytest.approx((0.0047, 0.0048, 0.0082, 0.0140, 0.0347), abs=6e-5)
-    assert levels(LOOKS, 0.10) == pytest.approx((0.0094, 0.0101, 0.0172, 0.0294, 0.0730), abs=6e-5)
 
 
 @pytest.mark.parametrize("looks", [(3,), (3, 5, 9), LOOKS, (2, 3, 5, 8, 12, 20, 32, 51, 60)])
@@ -201,12 +169,6 @@ def test_the_repeated_p_and_the_repeated_interval_agree() -> None:
                 found = estimate(factor * border, 0.01, runs)
                 assert (abs(found.value) <= procedure.half_width(found, level)) is inside
                 assert (procedure.p(found) > level) is inside
-
-
-def test_looks_grow_by_a_factor_up_to_the_most() -> None:
-    assert planned_looks(20) == LOOKS
-    assert planned_looks(60) == (3, 5, 8, 12, 20, 32, 51, 60)
-    assert (planned_looks(9), planned_looks(2)) == ((3, 5, 9), (2,))
 
 
 def test_seeds_that_a_difference_takes() -> None:

@@ -1,7 +1,6 @@
 """Pieces of words: SentencePiece's own encodings, and every search behind them."""
 
 import itertools
-from typing import Any
 
 import numpy as np
 import pytest
@@ -46,12 +45,6 @@ def test_texts_have_the_labels_that_sentencepiece_gives_them(alphabet: Pieces) -
 def test_a_size_that_the_text_does_not_allow_is_refused_in_a_line(size: int, type_: str) -> None:
     with pytest.raises(UsageError, match=rf"^alphabet\.size={size}: expected (at most|more than) .*\d+.*$"):
         pieces(type_, size)
-
-
-@pytest.mark.parametrize(("option", "value"), [("type", "word"), ("size", 2), ("size", "many")])
-def test_other_values_are_refused(option: str, value: Any) -> None:
-    with pytest.raises(UsageError, match=f"alphabet.{option}={value}: expected"):
-        SentencePiece(**{"type": "bpe", "size": 20, option: value})
 
 
 def test_a_damaged_model_is_refused() -> None:

@@ -53,16 +53,11 @@ def test_batch_mates_and_their_order_change_nothing(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", CHANGING)
-@pytest.mark.parametrize("change", [{"seed": 7}, {"epoch": 3}])
-def test_another_seed_or_epoch_gives_another(name: str, change: dict[str, int]) -> None:
+def test_another_seed_epoch_or_id_gives_another(name: str) -> None:
     augment = component("augment", name)
-    assert not torch.equal(augmented(augment), augmented(augment, **change))
-
-
-@pytest.mark.parametrize("name", CHANGING)
-def test_another_id_gives_another(name: str) -> None:
-    x = features()[:1].expand(2, -1, -1)
-    y = component("augment", name)(x, LENGTHS[[0, 0]], ["one", "two"], 1, 2)
+    for change in ({"seed": 7}, {"epoch": 3}):
+        assert not torch.equal(augmented(augment), augmented(augment, **change))
+    y = augment(features()[:1].expand(2, -1, -1), LENGTHS[[0, 0]], ["one", "two"], 1, 2)
     assert not torch.equal(y[0], y[1])
 
 
@@ -86,20 +81,17 @@ def widths(change: dict[str, float], length: int, over: str) -> tuple[set[int], 
     return set(line.sum(dim=1).tolist()), line.sum(dim=0)
 
 
-@pytest.mark.parametrize("width", [1, 15])
-def test_frequency_masks_have_every_width_to_their_limit(width: int) -> None:
-    result, covered = widths({"frequency_width": width}, 3, "frequency")
-    assert result == set(range(width + 1))
-    assert (covered > 0).all()
-
-
-@pytest.mark.parametrize(("width", "share", "length"), [(5, 1.0, 60), (25, 0.1, 58), (25, 0.1, 9), (9, 0.5, 11)])
-def test_time_masks_have_every_width_to_the_smaller_limit(width: int, share: float, length: int) -> None:
+def test_masks_have_every_width_to_their_limit() -> None:
     """Neither time_width frames nor time_share of the utterance are exceeded, by a part of a frame either."""
-    result, covered = widths({"time_width": width, "time_share": share}, length, "time")
-    widest = min(width, int(share * length + 1e-9))
-    assert result == set(range(widest + 1))
-    assert widest == 0 or (covered > 0).all()
+    for width in (1, 15):
+        result, covered = widths({"frequency_width": width}, 3, "frequency")
+        assert result == set(range(width + 1))
+        assert (covered > 0).all()
+    for width, share, length in ((5, 1.0, 60), (25, 0.1, 58), (25, 0.1, 9), (9, 0.5, 11)):
+        result, covered = widths({"time_width": width, "time_share": share}, length, "time")
+        widest = min(width, int(share * length + 1e-9))
+        assert result == set(range(widest + 1))
+        assert widest == 0 or (covered > 0).all()
 
 
 def test_frequency_warp_reads_bin_f_times_a() -> None:
@@ -151,12 +143,8 @@ def test_waveforms_are_drawn_from_seed_epoch_and_id_alone(name: str, noises: Pat
     changes = component("augment", name, **dict.fromkeys(file_keys(f"augment={name}"), str(noises))).changes_waveforms
     for other in (drawn(name, noises, seed=7), drawn(name, noises, epoch=3), drawn(name, noises, suffix="x")):
         assert same(other, result) != changes
-
-
-@pytest.mark.parametrize("name", group_options("augment"))
-@pytest.mark.parametrize("length", [0, 1])
-def test_waveforms_of_no_and_of_one_sample(name: str, noises: Path, length: int) -> None:
-    assert {len(x) for x in drawn(name, noises, length=length)} <= {length, 2 * length}
+    for length in (0, 1):
+        assert {len(x) for x in drawn(name, noises, length=length)} <= {length, 2 * length}
 
 
 @pytest.mark.parametrize("factor", [0.9, 1.1])
@@ -193,18 +181,14 @@ def test_a_silent_utterance_gets_no_noise(noises: Path) -> None:
     assert not component("augment", "noise", folder=str(noises)).waveform(silence, "a", 0, 0).any()
 
 
-@pytest.mark.parametrize("folder", [None, "nowhere", "empty"])
-def test_noise_needs_a_folder_of_audio(tmp_path: Path, folder: str | None) -> None:
+def test_wrong_values_are_refused(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
-    with pytest.raises(UsageError, match=r"augment\.folder=.*recordings of noise"):
-        component("augment", "noise", folder=folder and str(tmp_path / folder))
-
-
-@pytest.mark.parametrize("factors", [[], [0.24], [1, 4.01]])
-def test_speeds_out_of_range_are_refused(factors: list[float]) -> None:
-    with pytest.raises(UsageError, match=r"from 0\.25 to 4"):
-        component("augment", "speed", factors=factors)
-    component("augment", "speed", factors=[0.25, 4])
+    for folder in (None, str(tmp_path / "nowhere"), str(tmp_path / "empty")):
+        with pytest.raises(UsageError, match=r"augment\.folder=.*recordings of noise"):
+            component("augment", "noise", folder=folder)
+    for factors in ([], [0.24], [1, 4.01]):
+        with pytest.raises(UsageError, match=r"from 0\.25 to 4"):
+            component("augment", "speed", factors=factors)
 
 
 class Ones:

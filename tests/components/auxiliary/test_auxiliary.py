@@ -103,13 +103,6 @@ def test_attention_is_the_cross_entropy_of_every_label_and_the_end(smoothing: fl
     assert module(x, torch.tensor([4]), utterances(labels)).item() == pytest.approx(nats / 3, rel=1e-5)
 
 
-def test_attention_scores_transcripts_as_training_does() -> None:
-    module, x, labels = head("attention", smoothing=0), activations(4), [[2, 1, 3], [], [1]]
-    scores = module.score(x[0], labels)
-    losses = [module(x, torch.tensor([4]), utterances(each)).item() * max(1, len(each)) for each in labels]
-    assert scores == pytest.approx([-loss for loss in losses], rel=1e-5)
-
-
 @pytest.mark.parametrize("name", NAMES)
 def test_padding_changes_nothing(name: str) -> None:
     """The mean of utterances alone, whatever lies past a length."""
@@ -190,41 +183,23 @@ def test_later_layers_see_the_probabilities_that_condition_them(network: list[st
     assert count_parameters(model) == sum(weights.numel() for weights in model.parameters())
 
 
-def test_the_loss_is_that_of_the_layer_before_it_is_conditioned() -> None:
-    module, batch = task("auxiliary=inter_ctc", "auxiliary.self_conditioned=true"), utterances([1, 2], [3])
-    plain = task("auxiliary=inter_ctc")
-    states = [{key.removeprefix(f"{name}."): value for key, value in each.model.state_dict().items()}  # type: ignore
-              for each, name in ((module, "conditioning"), (plain, "auxiliary"))]  # fmt: skip
-    assert torch.equal(states[0]["output.weight"], states[1]["output.weight"])
-    scored, other = module.scored(batch), plain.scored(batch)
-    assert scored.auxiliary is not None
-    assert scored.auxiliary.item() == other.auxiliary.item()  # type: ignore[union-attr]
-    assert scored.loss.item() != other.loss.item()
-    scored.loss.backward()
-    assert all(weights.grad is not None for weights in module.model.parameters())  # type: ignore[attr-defined]
-
-
-@pytest.mark.parametrize(
-    ("overrides", "message"),
-    [
+def test_what_cannot_work_is_one_line() -> None:
+    conditioned = ["auxiliary=inter_ctc", "auxiliary.self_conditioned=true", "auxiliary.layer=output"]
+    for overrides, message in (
         (["auxiliary=inter_ctc", "auxiliary.layer=x"], r"auxiliary\.layer=x: expected .*recurrent\.0, .*output"),
         (["auxiliary=transducer", "auxiliary.weight=0"], r"auxiliary\.weight=0: expected a number above 0"),
-        (["auxiliary=transducer", "auxiliary.size=0"], r"auxiliary\.size=0: expected a whole number"),
         (["auxiliary=attention", "auxiliary.heads=3"], r"auxiliary\.heads=3: expected a divisor of 8"),
         (["auxiliary=attention", "auxiliary.smoothing=1"], r"smoothing=1: expected a number from 0 to below 1"),
-        (["auxiliary=inter_ctc", "auxiliary.self_conditioned=true", "auxiliary.layer=output"],
-         r"auxiliary\.layer=output: expected a layer that gets lengths, such as recurrent\.0"),
+        (conditioned, r"auxiliary\.layer=output: expected a layer that gets lengths, such as recurrent\.0"),
         (["decoder=attention_rescored"], "decoder: AttentionRescored rescores transcripts, which only src/evaluate"),
         (["auxiliary=inter_ctc", "order=chunked", "loss=framewise"], "order=chunked: an auxiliary loss needs whole"),
         (["loss=cr_ctc"], "loss=cr_ctc: both views of an utterance would be equal"),
-    ],
-)  # fmt: skip
-def test_what_cannot_work_is_one_line(overrides: list[str], message: str) -> None:
-    with pytest.raises(UsageError, match=message):
-        task(*overrides)
+    ):
+        with pytest.raises(UsageError, match=message):
+            task(*overrides)
 
 
-def test_consistency_is_the_symmetric_divergence_of_the_views() -> None:
+def test_consistency_and_smoothing_are_their_formulas() -> None:
     """Yao et al. 2025, equations 4 to 6, frame by frame; targets have no gradient."""
     generator = torch.Generator().manual_seed(4)
     logits = torch.randn(4, 5, 3, generator=generator, requires_grad=True)
@@ -243,6 +218,14 @@ def test_consistency_is_the_symmetric_divergence_of_the_views() -> None:
     torch.testing.assert_close(ours, theirs, atol=1e-6, rtol=1e-4)
     single = component("loss", "cr_ctc", reduction="utterance")(log_probs[:2], lengths[:2], utterances([1, 2], [1]))
     assert single.item() == pytest.approx(plain[:2].mean().item(), rel=1e-5)
+    logits = torch.randn(2, 4, 3, generator=torch.Generator().manual_seed(4), requires_grad=True)
+    log_probs, lengths, batch = logits.log_softmax(2), torch.tensor([4, 2]), utterances([1], [2])
+    loss = component("loss", "ctc_smoothed", reduction="sum", smoothing=0.1)
+    plain = ctc_loss(log_probs.transpose(0, 1), batch.targets, lengths, batch.target_lengths, reduction="sum")
+    uniform = torch.full((3,), 1 / 3)
+    divergence = sum((uniform * (uniform.log() - log_probs[i, t])).sum() for i in range(2) for t in range(lengths[i]))
+    torch.testing.assert_close(loss(log_probs, lengths, batch), 0.9 * plain + 0.1 * divergence)
+    torch.testing.assert_close(loss(log_probs.detach(), lengths, batch), plain.detach())
 
 
 def test_views_are_drawn_apart_in_one_batch() -> None:
@@ -260,14 +243,3 @@ def test_views_are_drawn_apart_in_one_batch() -> None:
     assert scored.batch.ids == ["u-0", "u-1"] * 2
     assert scored.batch.targets.tolist() == [1, 2, 3] * 2
     assert not torch.equal(*scored.log_probs.chunk(2))
-
-
-def test_smoothed_ctc_adds_the_divergence_from_uniform_in_training() -> None:
-    logits = torch.randn(2, 4, 3, generator=torch.Generator().manual_seed(4), requires_grad=True)
-    log_probs, lengths, batch = logits.log_softmax(2), torch.tensor([4, 2]), utterances([1], [2])
-    loss = component("loss", "ctc_smoothed", reduction="sum", smoothing=0.1)
-    plain = ctc_loss(log_probs.transpose(0, 1), batch.targets, lengths, batch.target_lengths, reduction="sum")
-    uniform = torch.full((3,), 1 / 3)
-    divergence = sum((uniform * (uniform.log() - log_probs[i, t])).sum() for i in range(2) for t in range(lengths[i]))
-    torch.testing.assert_close(loss(log_probs, lengths, batch), 0.9 * plain + 0.1 * divergence)
-    torch.testing.assert_close(loss(log_probs.detach(), lengths, batch), plain.detach())

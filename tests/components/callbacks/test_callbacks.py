@@ -6,11 +6,15 @@ from pathlib import Path
 
 import pytest
 
+from asr_ablations.components.logger.plain_config import plain_config
 from asr_ablations.config import targets
 from asr_ablations.config.build import check_targets
 from asr_ablations.config.compose import compose
-from asr_ablations.runs.identity import identity, short_name
+from asr_ablations.runs.identity import identity
+from asr_ablations.sweep.live import label_arms
+from asr_ablations.sweep.preflight import ComposedRun, plain
 from asr_ablations.training.assembly import build_callbacks
+from asr_verdicts.arms import choice_of
 from asr_verdicts.errors import UsageError
 from tests.helpers.fits import fit
 from tests.helpers.support import CONF
@@ -31,12 +35,6 @@ def test_the_norms_of_each_layer_are_logged_after_every_epoch(tiny_corpus: Path,
         assert float(table[f"weight_norm/{part}"]) == pytest.approx(squares**0.5, rel=1e-5)
 
 
-OWN = """import pytorch_lightning as pl
-class Mine(pl.Callback):
-    def __init__(self, *, every): self.every = every
-"""
-
-
 @pytest.fixture
 def _without_memory() -> Iterator[None]:
     caches = (targets.read_allowed, targets.options_by_name, targets.contents_by_name)
@@ -54,7 +52,10 @@ def test_own_callbacks_run_in_order_and_their_source_is_part_of_the_identity(
     (tmp_path / "conf/callbacks").mkdir(parents=True)
     (tmp_path / "conf/callbacks/mine.yaml").write_text("_target_: own_callback.Mine\nevery: 5\n")
     source = tmp_path / "own_callback.py"
-    source.write_text(OWN)
+    own = (
+        "import pytorch_lightning as pl\nclass Mine(pl.Callback):\n    def __init__(self, every): self.every = every\n"
+    )
+    source.write_text(own)
     monkeypatch.setenv(targets.FOLDERS, str(tmp_path / "conf"))
     monkeypatch.syspath_prepend(str(tmp_path))
 
@@ -63,7 +64,7 @@ def test_own_callbacks_run_in_order_and_their_source_is_part_of_the_identity(
     check_targets(cfg)
     mine, norms = build_callbacks(cfg).own
     assert (type(mine).__name__, mine.every, type(norms).__name__) == ("Mine", 7, "WeightNorms")  # type: ignore[attr-defined]
-    source.write_text(f"{OWN}\n# an edit\n")
+    source.write_text(f"{own}\n# an edit\n")
     other = compose(CONF, ["overrides=[]", *words], name="config", folder=None)
     check_targets(other)
     assert identity(cfg) != identity(other)
@@ -71,17 +72,16 @@ def test_own_callbacks_run_in_order_and_their_source_is_part_of_the_identity(
     assert identity(without[0]) == identity(without[1])
 
 
-def test_a_run_is_named_by_its_callbacks() -> None:
-    assert short_name(["+callbacks@callbacks.mine=mine", "seed=1"]) == "callbacks-mine+seed-1"
+def test_an_unknown_callback_is_refused() -> None:
+    for word in ("default", "5"):
+        with pytest.raises(UsageError, match=f"callbacks={word}: expected weight_norms"):
+            compose(CONF, [f"callbacks={word}"], name="config", folder=None)
 
 
-@pytest.mark.parametrize(
-    ("word", "message"),
-    [
-        ("callbacks=[default]", "callbacks=default: expected weight_norms"),
-        ("callbacks=5", "callbacks=5: expected weight_norms"),
-    ],
-)
-def test_an_unknown_callback_is_refused(word: str, message: str) -> None:
-    with pytest.raises(UsageError, match=message):
-        compose(CONF, [word], name="config", folder=None)
+def test_an_arm_is_named_by_its_callbacks() -> None:
+    for words, name in (([], "none"), (["callbacks=weight_norms"], "weight_norms")):
+        cfg = compose(CONF, ["overrides=[]", *words], name="config", folder=None)
+        assert choice_of(ComposedRun(plain(cfg), list(cfg.overrides)), "callbacks") == name
+        assert plain_config(plain(cfg))["callbacks"] == name
+    on = "+callbacks@callbacks.weight_norms=weight_norms"
+    assert label_arms([["seed=0"], [on, "seed=0"]]) == ["default", "callbacks=weight_norms"]

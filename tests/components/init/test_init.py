@@ -47,37 +47,26 @@ def check_moments(gate: torch.Tensor, deviation: float) -> None:
     assert abs(gate.mean().item()) < SIGMAS * deviation / math.sqrt(count)
 
 
-def modules() -> list[nn.Module]:
-    """Fresh ones: an initialisation writes into them."""
-    return [*(cell(90, 60) for cell in RECURRENT), nn.Linear(80, 120), nn.Conv2d(6, 10, (11, 5)), nn.Conv1d(30, 50, 11)]
-
-
-every_module = pytest.mark.parametrize("module", modules(), ids=lambda m: type(m).__name__)
-
-
-@every_module
-def test_xavier_has_the_deviation_of_glorot_and_bengio(module: nn.Module) -> None:
-    """2010, equation 12's normal form: N(0, 2 / (inputs + outputs))."""
+@pytest.mark.parametrize(
+    "module",
+    [*(cell(90, 60) for cell in RECURRENT), nn.Linear(80, 120), nn.Conv2d(6, 10, (11, 5)), nn.Conv1d(30, 50, 11)],
+    ids=lambda module: type(module).__name__,
+)
+def test_weights_have_the_deviation_of_the_papers(module: nn.Module) -> None:
+    """Glorot & Bengio 2010, equation 12's normal form, N(0, 2 / (inputs + outputs)), and equation 16,
+    U(-√6 / √(inputs + outputs), …), whose deviation is its bound over √3; He et al. 2015, equation 10:
+    N(0, 2 / inputs).
+    """
     for gate, inputs, outputs in gates(initialised("xavier", module)):
         check_moments(gate, math.sqrt(2 / (inputs + outputs)))
-
-
-@every_module
-def test_xavier_uniform_fills_the_interval_of_glorot_and_bengio(module: nn.Module) -> None:
-    """2010, equation 16: U(-√6 / √(inputs + outputs), …), whose deviation is a third of the width's square root."""
+    for gate, inputs, _ in gates(initialised("kaiming", module)):
+        check_moments(gate, math.sqrt(2 / inputs))
     for gate, inputs, outputs in gates(initialised("xavier_uniform", module)):
         bound = math.sqrt(6 / (inputs + outputs))
         check_moments(gate, bound / math.sqrt(3))
         assert bound * (1 - 20 / gate.numel()) < gate.abs().max().item() <= bound
         shares = torch.histc(gate, bins=4, min=-bound, max=bound) / gate.numel()
         assert (shares - 0.25).abs().max().item() < SIGMAS * math.sqrt(0.25 * 0.75 / gate.numel())
-
-
-@every_module
-def test_kaiming_has_the_deviation_of_he_et_al(module: nn.Module) -> None:
-    """2015, equation 10: N(0, 2 / inputs)."""
-    for gate, inputs, _ in gates(initialised("kaiming", module)):
-        check_moments(gate, math.sqrt(2 / inputs))
 
 
 @pytest.mark.parametrize("cell", RECURRENT)
@@ -107,13 +96,12 @@ def test_norms_keep_their_ones_and_zeros(name: str, norm: str) -> None:
     assert all(torch.equal(a, b) for a, b in zip(initialised(name, model).parameters(), before, strict=True))
 
 
-@pytest.mark.parametrize("name", ["xavier", "orthogonal"])
-def test_vectors_are_left(name: str) -> None:
-    module = nn.GRU(9, 8)
-    before = {name: p.clone() for name, p in module.named_parameters() if p.dim() < 2}
-    after = dict(initialised(name, module).named_parameters())
-    assert before
-    assert all(torch.equal(after[key], p) for key, p in before.items())
+def test_vectors_are_left() -> None:
+    for name in ("xavier", "orthogonal"):
+        module = nn.GRU(9, 8)
+        before = {key: p.clone() for key, p in module.named_parameters() if p.dim() < 2}
+        after = dict(initialised(name, module).named_parameters())
+        assert all(torch.equal(after[key], p) for key, p in before.items())
 
 
 def weights(*overrides: str, drawn_before: int = 0) -> torch.Tensor:
@@ -137,128 +125,103 @@ def test_weights_do_not_depend_on_what_is_not_the_model() -> None:
     assert torch.equal(weights(), weights(*others))
 
 
-GROWING = ("pretrain=layers", "layers=3", "max_epochs=4")
-
-
-class Watch(pl.Callback):
-    """The model at the start and end of every epoch, and the optimizer's steps of each recurrent layer."""
-
-    def __init__(self) -> None:
-        self.starts: list[dict[str, torch.Tensor]] = []
-        self.ends: list[dict[str, torch.Tensor]] = []
-        self.steps: list[list[int]] = []
-
-    def on_train_epoch_start(self, trainer: Any, pl_module: Any) -> None:
-        self.starts.append(snapshot(pl_module.model))
-
-    def on_train_epoch_end(self, trainer: Any, pl_module: Any) -> None:
-        self.ends.append(snapshot(pl_module.model))
-        state = trainer.optimizers[0].state
-        first = [next(layer.parameters()) for layer in pl_module.model.recurrent]
-        self.steps.append([int(state[p]["step"]) if p in state else 0 for p in first])
-
-
-def snapshot(model: torch.nn.Module) -> dict[str, torch.Tensor]:
-    return {key: value.detach().clone() for key, value in model.named_parameters()}
-
-
-def changed(before: dict[str, torch.Tensor], after: dict[str, torch.Tensor]) -> set[str]:
-    """The recurrent layers in which any weight differs."""
-    return {
-        key.split(".")[1] for key in before if key.startswith("recurrent") and not torch.equal(before[key], after[key])
-    }
-
-
-@pytest.fixture(scope="module")
-def grown(tiny_corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Watch, Path, Any]:
-    watch, folder = Watch(), tmp_path_factory.mktemp("grown")
-    return watch, folder, fit(tiny_corpus, folder, *GROWING, callbacks=(watch,))
-
-
-def test_layers_come_in_one_by_one(grown: tuple[Watch, Path, Any]) -> None:
-    watch, _, task = grown
-    trained = [changed(before, after) for before, after in zip(watch.starts, watch.ends, strict=True)]
-    assert trained == [{"0"}, {"0", "1"}, {"0", "1", "2"}, {"0", "1", "2"}]
-    assert task.model.active_layers == 3
-
-
-def test_layers_that_stay_keep_weights_and_optimizer_state(grown: tuple[Watch, Path, Any]) -> None:
+def test_layers_come_in_one_by_one_and_those_that_stay_keep_weights_and_optimizer_state(
+    tiny_corpus: Path, tmp_path: Path
+) -> None:
     """Growing changes no weight of any layer; Adam's count of steps goes on for the old and begins for the new."""
-    watch, _, _ = grown
-    for end, start in zip(watch.ends, watch.starts[1:], strict=False):
+
+    class Watch(pl.Callback):
+        def __init__(self) -> None:
+            self.weights: list[dict[str, torch.Tensor]] = []
+            self.steps: list[list[int]] = []
+            self.heights: list[int] = []
+
+        def on_train_epoch_start(self, trainer: Any, pl_module: Any) -> None:
+            self.weights.append({key: value.detach().clone() for key, value in pl_module.model.named_parameters()})
+
+        def on_train_batch_start(self, trainer: Any, pl_module: Any, *_: Any) -> None:
+            self.heights.append(pl_module.model.active_layers)
+
+        def on_train_epoch_end(self, trainer: Any, pl_module: Any) -> None:
+            self.on_train_epoch_start(trainer, pl_module)
+            state = trainer.optimizers[0].state
+            first = [next(layer.parameters()) for layer in pl_module.model.recurrent]
+            self.steps.append([int(state[p]["step"]) if p in state else 0 for p in first])
+
+    growing, watch, again = ("pretrain=layers", "layers=3", "max_epochs=4"), Watch(), Watch()
+    fit(tiny_corpus, tmp_path, *growing, callbacks=(watch,))
+    starts, ends = watch.weights[::2], watch.weights[1::2]
+    moved = [
+        {key.split(".")[1] for key in end if key.startswith("recurrent") and not torch.equal(start[key], end[key])}
+        for start, end in zip(starts, ends, strict=True)
+    ]
+    assert moved == [{"0"}, {"0", "1"}, {"0", "1", "2"}, {"0", "1", "2"}]
+    for end, start in zip(ends, starts[1:], strict=False):
         assert all(torch.equal(end[key], start[key]) for key in end)
     assert watch.steps == [[3, 0, 0], [6, 3, 0], [9, 6, 3], [12, 9, 6]]
-
-
-def test_a_model_in_its_beginnings_is_one_with_fewer_layers(grown: tuple[Watch, Path, Any]) -> None:
-    """A checkpoint knows how far the stack had grown: loaded, it computes what a model of one layer does."""
-    _, folder, _ = grown
-    kept = {key.removeprefix("model."): value for key, value in model_of(folder, 0).items()}
+    # a checkpoint knows how far the stack had grown: loaded, it computes what a model of one layer does
+    kept = {key.removeprefix("model."): value for key, value in model_of(tmp_path, 0).items()}
     small = ("width=8", "gpus=0", "dropout=0")
     one, three = (assemble(compose(*small, f"layers={n}"), standing_corpus())[0].model.eval() for n in (1, 3))
     three.load_state_dict(kept)
     one.load_state_dict({key: kept[key] for key in one.state_dict()})
     features, lengths = torch.randn(2, 40, 40), torch.tensor([40, 23])
     assert torch.equal(three(features, lengths)[0], one(features, lengths)[0])
+    fit(tiny_corpus, tmp_path / "again", *growing, callbacks=(again,), resume=tmp_path / "step=4.ckpt")
+    assert again.heights == [2] * 2 + [3] * 6
 
 
-def test_a_run_resumed_within_an_epoch_is_as_high_as_it_was(
-    grown: tuple[Watch, Path, Any], tiny_corpus: Path, tmp_path: Path
-) -> None:
-    class Heights(pl.Callback):
-        heights: list[int] = []  # noqa: RUF012
-
-        def on_train_batch_start(self, trainer: Any, pl_module: Any, *_: Any) -> None:
-            self.heights.append(pl_module.model.active_layers)
-
-    fit(tiny_corpus, tmp_path, *GROWING, callbacks=(Heights(),), resume=grown[1] / "step=4.ckpt")
-    assert Heights.heights == [2] * 2 + [3] * 6
-
-
-def test_a_model_that_cannot_grow_is_refused() -> None:
+def test_what_cannot_be_pretrained_is_refused() -> None:
     """Else the layers would all train from the start, and nobody would know."""
     task = SimpleNamespace(model=torch.nn.Linear(1, 1))
     with pytest.raises(UsageError, match="Linear cannot add layers later"):
         component("pretrain", "layers").setup(None, task, "fit")
-
-
-def test_training_too_short_for_the_stack_is_refused() -> None:
     with pytest.raises(UsageError, match="max_epochs=2: expected 3 or more"):
         build(compose("pretrain=layers", "layers=3", "max_epochs=2").pretrain)
     for epochs in (0, 1.5):
         with pytest.raises(UsageError, match=f"epochs={epochs}"):
             build(compose("pretrain=layers", f"pretrain.epochs={epochs}").pretrain)
+    for change, message in (
+        (["weights_parts=null"], "pretrain.parts=None: expected a list of parts of the model"),
+        (["pretrain.parts=[encoder]"], "pretrain.parts=encoder: expected convolutions, norms, output, recurrent"),
+        (["pretrain.parts=[convolutions,norms,recurrent,output]"], "pretrain.parts=.*: expected a part that remains"),
+        (["pretrain.parts=[output]", "pretrain.until=3"], "pretrain.until=3: expected a whole number from 1 to 2"),
+    ):
 
+        def set_up(change: list[str] = change) -> None:
+            cfg = compose("width=8", "layers=2", "gpus=0", "max_epochs=3", "pretrain=frozen", *change)
+            task, _ = assemble(cfg, standing_corpus())
+            cast(Any, task.callbacks.pretrain).setup(None, task, "fit")
 
-FROZEN = ("pretrain=frozen", "pretrain.parts=[convolutions,norms.1,output.bias]", "pretrain.until=2", "max_epochs=3")
-SHRINKING = ("optimizer.weight_decay=0.1", "penalty=l2", "gradient=constraint", "gradient.largest=0.1")
-"""All that changes weights without a gradient of the loss."""
-
-
-class WatchAll(pl.Callback):
-    """All weights and running statistics at the end of each epoch, and the parameters with a gradient in each epoch."""
-
-    def __init__(self) -> None:
-        self.states: list[dict[str, torch.Tensor]] = []
-        self.gradients: list[set[str]] = []
-
-    def on_train_start(self, trainer: Any, pl_module: Any) -> None:
-        self.states.append({key: value.clone() for key, value in pl_module.model.state_dict().items()})
-
-    def on_train_epoch_start(self, trainer: Any, pl_module: Any) -> None:
-        self.gradients.append(set())
-
-    def on_after_backward(self, trainer: Any, pl_module: Any) -> None:
-        self.gradients[-1] |= {key for key, weights in pl_module.model.named_parameters() if weights.grad is not None}
-
-    def on_train_epoch_end(self, trainer: Any, pl_module: Any) -> None:
-        self.on_train_start(trainer, pl_module)
+        with pytest.raises(UsageError, match=f"^{message}"):
+            set_up()
 
 
 def test_frozen_parts_do_not_move_until_their_epoch_and_then_do(tiny_corpus: Path, tmp_path: Path) -> None:
     """To the bit, running statistics of batch norm too, whatever else changes weights; the other parts always move."""
-    watch = WatchAll()
-    fit(tiny_corpus, tmp_path, *FROZEN, *SHRINKING, callbacks=(watch,))
+
+    class Watch(pl.Callback):
+        def __init__(self) -> None:
+            self.states: list[dict[str, torch.Tensor]] = []
+            self.gradients: list[set[str]] = []
+
+        def on_train_start(self, trainer: Any, pl_module: Any) -> None:
+            self.states.append({key: value.clone() for key, value in pl_module.model.state_dict().items()})
+
+        def on_train_epoch_start(self, trainer: Any, pl_module: Any) -> None:
+            self.gradients.append(set())
+
+        def on_after_backward(self, trainer: Any, pl_module: Any) -> None:
+            named = pl_module.model.named_parameters()
+            self.gradients[-1] |= {key for key, weights in named if weights.grad is not None}
+
+        def on_train_epoch_end(self, trainer: Any, pl_module: Any) -> None:
+            self.on_train_start(trainer, pl_module)
+
+    watch, parts = Watch(), "pretrain.parts=[convolutions,norms.1,output.bias]"
+    shrinking = ("optimizer.weight_decay=0.1", "penalty=l2", "gradient=constraint", "gradient.largest=0.1")
+    words = ("pretrain=frozen", parts, "pretrain.until=2", "max_epochs=3", *shrinking)
+    fit(tiny_corpus, tmp_path, *words, callbacks=(watch,))
     frozen = ("convolutions.", "norms.1.", "output.bias")
     tensors = {key for key in watch.states[0] if not key.endswith("_extra_state")}
     free = {key for key in tensors if not key.startswith(frozen)}
@@ -271,24 +234,3 @@ def test_frozen_parts_do_not_move_until_their_epoch_and_then_do(tiny_corpus: Pat
     assert moved == [free, free, tensors]
     assert watch.gradients[:2] == [{key for key in free if "running" not in key}] * 2
     assert watch.gradients[2] == {key for key in tensors if "running" not in key}
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (["weights_parts=null"], "pretrain.parts=None: expected a list of parts of the model"),
-        (["pretrain.parts=convolutions"], "pretrain.parts=convolutions: expected a list"),
-        (["pretrain.parts=[encoder]"], "pretrain.parts=encoder: expected convolutions, norms, output, recurrent"),
-        (["pretrain.parts=[convolutions,norms,recurrent,output]"], "pretrain.parts=.*: expected a part that remains"),
-        (["pretrain.parts=[output]", "pretrain.until=3"], "pretrain.until=3: expected a whole number from 1 to 2"),
-    ],
-)
-def test_wrong_frozen_parts_are_refused(change: list[str], message: str) -> None:
-    cfg = compose("width=8", "layers=2", "gpus=0", "max_epochs=3", "pretrain=frozen", *change)
-
-    def set_up() -> None:
-        task, _ = assemble(cfg, standing_corpus())
-        cast(Any, task.callbacks.pretrain).setup(None, task, "fit")
-
-    with pytest.raises(UsageError, match=f"^{message}"):
-        set_up()

@@ -18,27 +18,14 @@ def no_account(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     return tmp_path / "netrc"
 
 
-LOGIN = "machine api.wandb.ai\n  login user\n  password secret\n"
-KEY = {"WANDB_API_KEY": "x" * 40}
-
-
-@pytest.mark.parametrize(
-    ("variables", "words", "project"),
-    [
-        ({}, [], "asr-ablations"),
-        ({"WANDB_PROJECT": "other"}, [], "other"),
-        ({"WANDB_PROJECT": "other"}, ["logger.project=mine"], "mine"),
-    ],
-)
-def test_runs_go_to_the_project_of_the_environment(
-    variables: dict[str, str], words: list[str], project: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_runs_go_to_the_project_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("WANDB_PROJECT", raising=False)
-    before = identity(compose())
-    for name, value in variables.items():
-        monkeypatch.setenv(name, value)
-    cfg = compose(*words)
-    assert (cfg.logger.project, identity(cfg)) == (project, before)
+    default, before = compose().logger.project, identity(compose())
+    monkeypatch.setenv("WANDB_PROJECT", "other")
+    for words, project in (([], "other"), (["logger.project=mine"], "mine")):
+        cfg = compose(*words)
+        assert (cfg.logger.project, identity(cfg)) == (project, before)
+    assert default == "asr-ablations"
 
 
 def test_a_mode_that_there_is_not_is_refused_if_something_is_logged(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -49,19 +36,15 @@ def test_a_mode_that_there_is_not_is_refused_if_something_is_logged(monkeypatch:
             refuse_mode([compose("logger=csv"), compose(*words)])
 
 
-@pytest.mark.parametrize(
-    ("netrc", "variables", "expected"),
-    [
-        ("", {}, "offline"), ("", KEY, "online"), (LOGIN, {}, "online"), ("what is this", {}, "offline"),
-        (LOGIN, {"WANDB_BASE_URL": "http://127.0.0.1:8080"}, "offline"),  # the login is at another host
-        *(("", {**KEY, "WANDB_MODE": wanted}, wanted) for wanted in ("disabled", "offline", "online")),
-    ],
-)  # fmt: skip
-def test_online_with_a_key_or_a_login_unless_the_mode_says_otherwise(
-    netrc: str, variables: dict[str, str], expected: str, no_account: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    if netrc:
+def test_online_with_a_key_or_a_login_unless_the_mode_says_otherwise(no_account: Path) -> None:
+    login, key = "machine api.wandb.ai\n  login user\n  password secret\n", {"WANDB_API_KEY": "x" * 40}
+    for netrc, variables, expected in (
+        ("", {}, "offline"), ("", key, "online"), (login, {}, "online"), ("what is this", {}, "offline"),
+        (login, {"WANDB_BASE_URL": "http://127.0.0.1:8080"}, "offline"),  # the login is at another host
+        *(("", {**key, "WANDB_MODE": wanted}, wanted) for wanted in ("disabled", "offline", "online")),
+    ):  # fmt: skip
         no_account.write_text(netrc)
-    for name, value in variables.items():
-        monkeypatch.setenv(name, value)
-    assert mode() == expected
+        with pytest.MonkeyPatch.context() as patch:
+            for name, value in variables.items():
+                patch.setenv(name, value)
+            assert mode() == expected

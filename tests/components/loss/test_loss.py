@@ -12,7 +12,7 @@ from torch.nn.functional import ctc_loss
 from asr_ablations.components.loss import ctc as module
 from asr_ablations.components.loss.aligned import Aligned, frame_labels
 from asr_ablations.components.loss.ctc import device_ctc, largest_difference
-from asr_ablations.components.loss.framewise import Framewise, insert_blanks
+from asr_ablations.components.loss.framewise import Framewise
 from asr_ablations.config.build import build
 from asr_ablations.data.alphabet import Letters
 from asr_ablations.data.batch import Batch
@@ -41,16 +41,13 @@ def test_kernels_give_the_numbers_of_torch() -> None:
 
 @pytest.mark.usefixtures("interpreted")
 @without_its_warnings
-@pytest.mark.parametrize(
-    ("frames", "labels"),
-    [(0, []), (0, [1]), (1, [1]), (1, []), (2, [1, 1]), (3, [1, 1])],
-)
-def test_the_smallest_utterances(frames: int, labels: list[int]) -> None:
-    log_probs = torch.randn(1, 4, 3, generator=torch.Generator().manual_seed(2)).log_softmax(2)
-    sizes = torch.tensor([frames]), torch.tensor([len(labels)])
-    targets = torch.tensor(labels, dtype=torch.long)
-    expected = ctc_loss(log_probs.transpose(0, 1), targets, *sizes, reduction="none")
-    torch.testing.assert_close(device_ctc(log_probs, targets, *sizes), expected)
+def test_the_smallest_utterances() -> None:
+    for frames, labels in ((0, []), (0, [1]), (1, [1]), (1, []), (2, [1, 1]), (3, [1, 1])):
+        log_probs = torch.randn(1, 4, 3, generator=torch.Generator().manual_seed(2)).log_softmax(2)
+        sizes = torch.tensor([frames]), torch.tensor([len(labels)])
+        targets = torch.tensor(labels, dtype=torch.long)
+        expected = ctc_loss(log_probs.transpose(0, 1), targets, *sizes, reduction="none")
+        torch.testing.assert_close(device_ctc(log_probs, targets, *sizes), expected)
 
 
 @pytest.mark.usefixtures("interpreted")
@@ -72,37 +69,18 @@ def test_a_gpu_gives_the_numbers_of_torch_and_the_same_bits_twice() -> None:
 
 
 TEXTS, FRAMES = ["ab", "", "aab", "b"], [7, 4, 11, 1]
-LABELS = {"a": 1, "b": 2}
 UNITS = {"ctc": ("label", [2, 1, 3, 1]), "framewise": ("frame", FRAMES)}
 """What an utterance's nats are divided by; an empty transcript counts as one label."""
 
-every_loss = pytest.mark.parametrize("name", UNITS)
 
-
-def batch(texts: list[str]) -> Batch:
-    return Batch(
-        audio=torch.zeros(0, dtype=torch.int16), lengths=torch.zeros(len(texts), dtype=torch.long),
-        targets=torch.tensor([LABELS[letter] for text in texts for letter in text], dtype=torch.long),
-        target_lengths=torch.tensor([len(text) for text in texts]), ids=texts, texts=texts,
-    )  # fmt: skip
-
-
-def log_probs() -> torch.Tensor:
-    return torch.randn(4, 11, 3, generator=torch.Generator().manual_seed(0)).log_softmax(dim=-1)
-
-
-def alone(loss: Any) -> list[float]:
-    """Each utterance's nats, in a batch of its own and without padding."""
-    return [
-        loss(row[None, :frames], torch.tensor([frames]), batch([text])).item()
-        for row, frames, text in zip(log_probs(), FRAMES, TEXTS, strict=True)
-    ]
-
-
-@every_loss
+@pytest.mark.parametrize("name", UNITS)
 def test_each_reduction_is_what_it_is_called(name: str) -> None:
-    unit, units = UNITS[name]
-    nats = alone(component("loss", name, reduction="sum"))
+    log_probs = torch.randn(4, 11, 5, generator=torch.Generator().manual_seed(0)).log_softmax(dim=-1)
+    whole, (unit, units) = component("loss", name, reduction="sum"), UNITS[name]
+    nats = [  # each utterance in a batch of its own and without padding
+        whole(row[None, :frames], torch.tensor([frames]), framewise_batch([text])).item()
+        for row, frames, text in zip(log_probs, FRAMES, TEXTS, strict=True)
+    ]
     expected = {
         unit: sum(value / count for value, count in zip(nats, units, strict=True)) / 4,
         "utterance": sum(nats) / 4,
@@ -110,13 +88,9 @@ def test_each_reduction_is_what_it_is_called(name: str) -> None:
     }
     for reduction, value in expected.items():
         loss = component("loss", name, reduction=reduction)
-        assert loss(log_probs(), torch.tensor(FRAMES), batch(TEXTS)).item() == pytest.approx(value, rel=1e-5)
-        assert loss.weight(batch(TEXTS)) == (1 if reduction == "sum" else 4)
-
-
-@every_loss
-def test_a_wrong_reduction_is_refused_with_the_choices(name: str) -> None:
-    with pytest.raises(UsageError, match=rf"loss\.reduction=mean: expected .*{UNITS[name][0]}"):
+        assert loss(log_probs, torch.tensor(FRAMES), framewise_batch(TEXTS)).item() == pytest.approx(value, rel=1e-5)
+        assert loss.weight(framewise_batch(TEXTS)) == (1 if reduction == "sum" else 4)
+    with pytest.raises(UsageError, match=rf"loss\.reduction=mean: expected .*{unit}"):
         component("loss", name, reduction="mean")
 
 
@@ -143,25 +117,11 @@ def by_loop(text: str, frames: int) -> list[int]:
     return [path[math.floor(t * len(path) / frames)] for t in range(frames)]
 
 
-def test_labels_are_those_of_a_loop() -> None:
+def test_framewise_labels_and_their_loss_are_those_of_a_loop() -> None:
     result = Framewise(reduction="frame").labels(framewise_batch(FRAMEWISE_TEXTS), LENGTHS, 20)
     assert result.shape == (6, 20)
     for row, text, length in zip(result, FRAMEWISE_TEXTS, LENGTHS.tolist(), strict=True):
         assert row[:length].tolist() == by_loop(text, length)
-
-
-def one_hot(labels: torch.Tensor) -> torch.Tensor:
-    return torch.nn.functional.one_hot(labels, ALPHABET.outputs).float().mul(20).log_softmax(dim=-1)
-
-
-def test_what_is_learnt_is_read_back_by_a_decoder_for_ctc() -> None:
-    """Wherever the transcript fits: the paths need 2, 1, 4, 1, 9 and 7 frames."""
-    assert insert_blanks(framewise_batch(FRAMEWISE_TEXTS))[1].tolist() == [2, 1, 4, 1, 9, 7]
-    learnt = one_hot(Framewise(reduction="frame").labels(framewise_batch(FRAMEWISE_TEXTS), LENGTHS, 20))
-    assert component("decoder", "greedy")(ALPHABET)(learnt, LENGTHS) == FRAMEWISE_TEXTS
-
-
-def test_the_loss_is_the_mean_over_utterances_of_the_mean_over_their_frames() -> None:
     log_probs = torch.randn(6, 20, ALPHABET.outputs, generator=torch.Generator().manual_seed(1)).log_softmax(dim=-1)
     expected, wrong = [], 0
     for row, text, length in zip(log_probs, FRAMEWISE_TEXTS, LENGTHS.tolist(), strict=True):
@@ -203,20 +163,14 @@ def sure(path, outputs=4):
     return torch.nn.functional.one_hot(torch.tensor(path), outputs).double().mul(9).log_softmax(-1).numpy()
 
 
-@pytest.mark.parametrize(
-    ("path", "labels", "expected"),
-    [
+def test_a_letter_lasts_until_the_next_begins():
+    for path, labels, expected in (
         ([0, 1, 0, 0, 2, 0], [1, 2], [1, 1, 1, 1, 2, 2]),  # what is blank belongs to the letter before, or the first
         ([1, 0, 0, 1, 0], [1, 1], [1, 1, 0, 1, 1]),  # one blank parts equal letters
         ([1, 1, 0, 1], [1, 1], [1, 1, 0, 1]),
         ([0, 0], [], [0, 0]),
-    ],
-)
-def test_a_letter_lasts_until_the_next_begins(path, labels, expected):
-    assert frame_labels(sure(path), labels).tolist() == expected
-
-
-def test_a_text_that_does_not_fit_is_refused():
+    ):
+        assert frame_labels(sure(path), labels).tolist() == expected
     with pytest.raises(ValueError, match="too few"):
         frame_labels(sure([1, 1]), [1, 1])
 

@@ -1,8 +1,5 @@
 """The contract of models, and dropout."""
 
-import math
-from typing import Any
-
 import pytest
 import torch
 from torch import nn
@@ -13,7 +10,6 @@ from asr_ablations.components.model.dropout import Dropout
 from asr_ablations.config.build import build
 from asr_ablations.training.assembly import assemble
 from asr_verdicts.errors import UsageError
-from tests.helpers.every_key import exempt
 from tests.helpers.support import component, compose, group_options
 
 OUTPUTS = 29
@@ -31,9 +27,6 @@ LONGER = 180
 """Samples in the tests for each frame."""
 
 every_model = pytest.mark.parametrize("name", group_options("model"))
-every_recurrent_model = pytest.mark.parametrize(
-    "name", [name for name in group_options("model") if not exempt(f"model={name}", "recurrent")]
-)
 FITTING = [
     (name, bins) for name in group_options("model") for bins in sorted({*BINS}) if name not in SAMPLES or bins == 1
 ]
@@ -66,10 +59,6 @@ def trained(network: nn.Module, bins: int = 80, lengths: torch.Tensor = LENGTHS)
     """In evaluation mode, with running statistics that are not 0 and 1."""
     network.train()(features(bins, lengths), lengths)
     return network.eval()
-
-
-def time_stride(network: nn.Module) -> int:
-    return math.prod(m.stride[0] for m in network.modules() if isinstance(m, nn.Conv2d))
 
 
 def convolved(network: nn.Module, frames: int) -> int:
@@ -108,14 +97,6 @@ def test_output_lengths_are_the_frames_that_come_out(name: str) -> None:
         assert count.tolist() == [expected[length]]
 
 
-def test_the_itu_model_reads_nothing_shorter_than_eleven_frames() -> None:
-    """Baunsgaard2020 §4.4.3: valid inputs only, stride 2. Its equation 5, ⌈(x - 11) / 2⌉ for x > 11, counts a frame
-    less than TensorFlow's own where x is odd: 13 frames hold two windows.
-    """
-    lengths = model("model=itu", *SMALL).output_lengths(torch.arange(17)).tolist()
-    assert lengths == [*[0] * 11, 1, 1, 2, 2, 3, 3]
-
-
 @every_model
 def test_gradients_are_finite_and_reach_every_parameter(name: str) -> None:
     network, given = model(f"model={name}", *SMALL).train(), usual_lengths(name)
@@ -152,7 +133,7 @@ def test_dropout_is_alive_in_training_and_off_in_evaluation(name: str) -> None:
         assert torch.equal(first, second) == (not training)
 
 
-def test_the_rectifier_is_clipped_at_20() -> None:
+def test_the_rectifier_is_clipped_at_20_also_over_whole_frames() -> None:
     """Ambroszczyk2019 §1.2: σ(x) = min(max(x, 0), 20)."""
     convolution = PaddedConvolution(1, 5, norm=component("norm", "none"), channels=4, kernel=[3, 3], stride=[1, 1])
     x = torch.randn(2, 9, 5, 1, generator=torch.Generator().manual_seed(2))
@@ -161,9 +142,6 @@ def test_the_rectifier_is_clipped_at_20() -> None:
         plain = convolution.convolve((x * scale).permute(0, 3, 1, 2)).permute(0, 2, 3, 1)
         torch.testing.assert_close(y, plain.clamp(0, 20))
         assert highest is None or y.max() == highest == CEILING
-
-
-def test_a_whole_frame_convolution_is_a_sum_over_kernel_frames_and_bins() -> None:
     subject = WholeFrameConvolution(2, 3, norm=component("norm", "none"), channels=4, kernel=5, stride=2)
     x, lengths = torch.randn(2, 12, 3, 2, generator=torch.Generator().manual_seed(2)), torch.tensor([12, 6])
     y, count = subject(x, lengths)
@@ -193,33 +171,6 @@ def test_hidden_fully_connected_layers_against_the_formula() -> None:
         torch.testing.assert_close(logits[row : row + 1, :frames], expected, atol=1e-5, rtol=1e-5)
 
 
-@every_recurrent_model
-@pytest.mark.parametrize("lookahead", [0, 3])
-def test_a_lookahead_shows_a_forward_model_so_many_frames_more(name: str, lookahead: int) -> None:
-    network = trained(model(f"model={name}", "model.directions=forward", f"model.lookahead={lookahead}", *SMALL))
-    lengths = torch.tensor([59])
-    x, changed = features(lengths=lengths), features(lengths=lengths)
-    changed[0, 40:] += 1.0
-    difference = (network(changed, lengths)[0] - network(x, lengths)[0])[0].abs().sum(dim=-1)
-    first = int((difference > 0).nonzero()[0])
-    without = next(t for t in range(59) if reach(network, t) >= 40)
-    assert first == without - lookahead
-
-
-def reach(network: nn.Module, frame: int) -> int:
-    """The last frame of features that an output frame of the convolutions sees."""
-    for m in reversed([m for m in network.modules() if isinstance(m, (nn.Conv2d, nn.Conv1d)) and m.groups == 1]):
-        (kernel, padding, stride) = (value[0] for value in (m.kernel_size, m.padding, m.stride))
-        frame = frame * stride - int(padding) + kernel - 1
-    return frame
-
-
-@pytest.mark.parametrize(("key", "value"), [("directions", "both"), ("lookahead", "far"), ("fully_connected", 0)])
-def test_a_wrong_value_is_the_users_mistake(key: str, value: object) -> None:
-    with pytest.raises(UsageError, match=f"{key}={value}: expected"):
-        model(f"model.{key}={value}", *SMALL)
-
-
 def test_dropout_stands_before_every_recurrent_layer_and_the_output() -> None:
     """And nowhere else: each sees what the one before it gave, at the rate of the key."""
     network = model("layers=3", "width=8", "dropout=0.3").train()
@@ -244,43 +195,29 @@ def parameters(network: nn.Module) -> int:
     return sum(p.numel() for p in network.parameters())
 
 
-def test_ds2_has_the_kernels_of_deep_speech_2_and_five_layers_of_800() -> None:
-    """Amodei et al. 2016: kernels 41 × 11 and 21 × 11 (frequency × time). Baunsgaard2020 §4.4.3: five layers of 800."""
-    network = in_full("model=ds2", "rnn=gru", bins=161)
-    convolutions = [m for m in network.modules() if isinstance(m, nn.Conv2d)]
-    assert [c.kernel_size[::-1] for c in convolutions] == [(41, 11), (21, 11)]
-    assert [c.out_channels for c in convolutions] == [32, 32]
-    cells = [m for m in network.modules() if isinstance(m, nn.RNNBase)]
-    assert [(c.hidden_size, c.bidirectional) for c in cells] == [(800, False)] * 10
-    assert time_stride(network) == 2
+def test_few_utterances_in_another_layout_give_torchs_numbers() -> None:
+    for utterances in (1, 3):
+        ours = Convolution(32, 4, (5, 7), (2, 1), (2, 3))
+        torchs = nn.Conv2d(32, 4, (5, 7), (2, 1), (2, 3))
+        torchs.load_state_dict(ours.state_dict())
+        x = torch.randn(utterances, 20, 11, 32).permute(0, 3, 1, 2)
+        given = torch.randn(utterances, 4, 10, 11)
+        result = [torch.autograd.grad(layer(x), [*layer.parameters()], given) for layer in (ours, torchs)]
+        torch.testing.assert_close(ours(x), torchs(x))
+        torch.testing.assert_close(*result)
 
 
-@pytest.mark.parametrize("utterances", [1, 2, 3])
-def test_few_utterances_in_another_layout_give_torchs_numbers(utterances: int) -> None:
-    ours = Convolution(32, 4, (5, 7), (2, 1), (2, 3))
-    torchs = nn.Conv2d(32, 4, (5, 7), (2, 1), (2, 3))
-    torchs.load_state_dict(ours.state_dict())
-    x = torch.randn(utterances, 20, 11, 32).permute(0, 3, 1, 2)
-    given = torch.randn(utterances, 4, 10, 11)
-    result = [torch.autograd.grad(layer(x), [*layer.parameters()], given) for layer in (ours, torchs)]
-    torch.testing.assert_close(ours(x), torchs(x))
-    torch.testing.assert_close(*result)
-
-
-@pytest.mark.parametrize(("bins", "left"), [(161, 41), (80, 20)])
-def test_ds2_has_as_many_parameters_as_counted_by_hand(bins: int, left: int) -> None:
-    """Frequencies are halved twice, rounding up: 161 → 81 → 41. A GRU has 3 gates, each with two biases."""
+def test_published_models_have_as_many_parameters_as_counted_by_hand() -> None:
+    """Amodei et al. 2016: kernels 41 × 11 and 21 × 11; frequencies are halved twice, rounding up: 161 → 81 → 41. A GRU
+    has 3 gates, each with two biases.
+    """
     convolutions = 32 * (1 * 41 * 11 + 1) + 32 * (32 * 21 * 11 + 1)
     norms = 2 * (32 + 32 + 5 * 800)
-    directions = 2 * 3 * (800 * (32 * left + 800 + 2)) + 4 * 2 * 3 * (800 * (800 + 800 + 2))
+    directions = 2 * 3 * (800 * (32 * 41 + 800 + 2)) + 4 * 2 * 3 * (800 * (800 + 800 + 2))
     output = (800 + 1) * 29
-    assert parameters(in_full("model=ds2", "rnn=gru", bins=bins)) == convolutions + norms + directions + output
-
-
-def test_the_itu_model_has_as_many_parameters_as_counted_by_hand() -> None:
-    """Baunsgaard2020 §4.4.3: a kernel of 11 × 93 × 600, five LSTMs of 800 in one direction, 600 and then 800 inputs,
-    batch norm after each, 30 outputs. An LSTM has 4 gates, each with two biases as torch keeps them.
-    """
+    assert parameters(in_full("model=ds2", "rnn=gru", bins=161)) == convolutions + norms + directions + output
+    # Baunsgaard2020 §4.4.3: a kernel of 11 × 93 × 600, five LSTMs of 800 in one direction, 600 and then 800 inputs,
+    # batch norm after each, 30 outputs. An LSTM has 4 gates, each with two biases as torch keeps them
     result = in_full("model=itu", "rnn=lstm", bins=93, outputs=30)
     convolution = 600 * (11 * 93 + 1)
     norms = 2 * (600 + 5 * 800)
@@ -291,44 +228,31 @@ def test_the_itu_model_has_as_many_parameters_as_counted_by_hand() -> None:
     assert {m.rate for m in result.modules() if isinstance(m, Dropout)} == {0.05}
 
 
-@pytest.mark.parametrize("rate", [0.05, 0.5, 0.9])
-def test_a_share_is_dropped_and_the_mean_stays(rate: float) -> None:
+def test_a_share_is_dropped_the_mean_stays_and_the_gradient_has_the_same_mask() -> None:
     """Srivastava et al. 2014, §4 and §10: zero at the rate, the rest scaled so that the expectation is the input."""
-    torch.manual_seed(1)
-    y = Dropout(rate)(torch.full((200_000,), 3.0))
-    deviation = (rate * (1 - rate) / 200_000) ** 0.5
-    assert (y == 0).float().mean().item() == pytest.approx(rate, abs=5 * deviation)
-    torch.testing.assert_close(y[y != 0].unique(), torch.tensor([3.0 / (1 - rate)]))
+    for rate in (0.05, 0.9):
+        torch.manual_seed(1)
+        x = torch.full((200_000,), 3.0, requires_grad=True)
+        y = Dropout(rate)(x)
+        deviation = (rate * (1 - rate) / 200_000) ** 0.5
+        assert (y == 0).float().mean().item() == pytest.approx(rate, abs=5 * deviation)
+        torch.testing.assert_close(y[y != 0].unique(), torch.tensor([3.0 / (1 - rate)]))
+        torch.testing.assert_close(3 * torch.autograd.grad(y.sum(), x)[0], y.detach())
 
 
-def test_the_gradient_has_the_same_mask() -> None:
-    x = torch.ones(1000, requires_grad=True)
-    y = Dropout(0.3)(x)
-    assert torch.equal(torch.autograd.grad(y.sum(), x)[0], y.detach())
-
-
-@pytest.mark.parametrize("rate", [-0.1, 1.0, "a", float("nan")])
-def test_a_wrong_rate_is_named(rate: Any) -> None:
-    with pytest.raises(UsageError, match=f"dropout={rate}: expected"):
-        Dropout(rate)
-
-
-@pytest.mark.parametrize(
-    ("override", "message"),
-    [
-        ("model.heads=3", "model.heads=3: expected a divisor of width=8"),
-        ("model.heads=0", "model.heads=0: expected a whole number"),
-        ("model.kernel=4", "model.kernel=4: expected an odd number of frames"),
-        ("model.feed_forward=0", "model.feed_forward=0: expected a whole number"),
-        ("model.positions=absolute", "model.positions=absolute: expected none, relative"),
-        ("model.gating=7", "model.gating=7: expected an even number of units"),
-        ("model.merge_kernel=2", "model.merge_kernel=2: expected an odd number of frames"),
-    ],
-)
-def test_a_wrong_size_of_a_conformer_is_the_users_mistake(override: str, message: str) -> None:
-    kind = "e_branchformer" if override.startswith(("model.gating", "model.merge")) else "conformer"
-    with pytest.raises(UsageError, match=message):
-        model(f"model={kind}", override, *SMALL)
+def test_a_wrong_value_is_the_users_mistake() -> None:
+    for kind, key, value, expected in (
+        ("tiny", "directions", "both", ""), ("tiny", "lookahead", "far", ""), ("tiny", "fully_connected", 0, ""),
+        ("conformer", "heads", 3, "a divisor of width=8"), ("conformer", "kernel", 4, "an odd number of frames"),
+        ("conformer", "feed_forward", 0, "a whole number"), ("conformer", "positions", "absolute", "none, relative"),
+        ("e_branchformer", "gating", 7, "an even number of units"),
+        ("e_branchformer", "merge_kernel", 2, "an odd number of frames"),
+    ):  # fmt: skip
+        with pytest.raises(UsageError, match=f"model.{key}={value}: expected {expected}|^{key}={value}: expected"):
+            model(f"model={kind}", f"model.{key}={value}", *SMALL)
+    for rate in (-0.1, 1.0, float("nan")):
+        with pytest.raises(UsageError, match=f"dropout={rate}: expected"):
+            Dropout(rate)
 
 
 def test_without_padding_a_conformer_layer_is_torchaudios() -> None:
@@ -343,20 +267,11 @@ def test_without_padding_a_conformer_layer_is_torchaudios() -> None:
     torch.testing.assert_close(layer(x, torch.tensor([40, 40, 40])), expected, atol=1e-5, rtol=1e-5)
 
 
-@pytest.mark.parametrize("overrides", [["rnn=gru"], ["rnn=lstm", "norm=layer"]])
-def test_a_conformer_refuses_the_choice_of_a_recurrent_layer(overrides: list[str]) -> None:
-    cfg = compose("model=conformer", *overrides, *SMALL)
-    cfg.overrides = ["model=conformer", *overrides]
-    with pytest.raises(UsageError, match=rf"{overrides[0]}: this model has no rnn, so it would change nothing"):
+def test_a_conformer_refuses_the_choice_of_a_recurrent_layer() -> None:
+    for overrides in (["rnn=gru"], ["rnn=lstm", "norm=layer"]):
+        cfg = compose("model=conformer", *overrides, *SMALL)
+        cfg.overrides = ["model=conformer", *overrides]
+        with pytest.raises(UsageError, match=rf"{overrides[0]}: this model has no rnn, so it would change nothing"):
+            assemble(cfg, build(cfg.data))
+        cfg.overrides = ["model=conformer", *overrides[1:]]
         assemble(cfg, build(cfg.data))
-    cfg.overrides = ["model=conformer", *overrides[1:]]
-    assemble(cfg, build(cfg.data))
-
-
-def test_a_conformer_in_bfloat16_stays_near_float32() -> None:
-    network, x = trained(model("model=conformer", "norm=batch", *SMALL)), features()
-    expected, lengths = network(x, LENGTHS)
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        result, _ = network(x, LENGTHS)
-    for row, frames in enumerate(lengths.tolist()):
-        torch.testing.assert_close(result[row, :frames].float(), expected[row, :frames], atol=0.1, rtol=0.05)

@@ -10,26 +10,16 @@ from asr_verdicts.errors import UsageError
 from tests.helpers.support import component
 
 
-def network() -> nn.Module:
-    """A matrix and a kernel, their biases, and a vector of gains."""
+def test_it_is_the_formula_of_the_thesis_with_its_gradient() -> None:
+    """λ‖W‖² with λ = 0.0005 (Ambroszczyk2019 §2.3.3); its derivative is 2λW, and 0 for what is no matrix."""
     generator = torch.Generator().manual_seed(0)
     model = nn.Sequential(nn.Linear(3, 2), nn.LayerNorm(2), nn.Conv2d(1, 2, 3))
     for weights in model.parameters():
         weights.data = torch.randn(weights.shape, generator=generator)
-    return model
-
-
-def squares(model: Any) -> float:
-    """The squared Frobenius norm of all matrices and kernels, entry by entry."""
-    entries = [float(w) for weights in model.parameters() if weights.dim() > 1 for w in weights.detach().flatten()]
-    return sum(w * w for w in entries)
-
-
-def test_it_is_the_formula_of_the_thesis_with_its_gradient() -> None:
-    """λ‖W‖² with λ = 0.0005 (Ambroszczyk2019 §2.3.3); its derivative is 2λW, and 0 for what is no matrix."""
-    model = network()
+    matrices = [weights for weights in model.parameters() if weights.dim() > 1]
     penalty = component("penalty", "l2")(model)
-    assert penalty.item() == pytest.approx(0.0005 * squares(model), rel=1e-5)
+    squares = sum(float(w) ** 2 for weights in matrices for w in weights.detach().flatten())
+    assert penalty.item() == pytest.approx(0.0005 * squares, rel=1e-5)
     penalty.backward()
     for weights in model.parameters():
         if weights.dim() > 1:

@@ -1,7 +1,6 @@
 """Own recurrences and cells against torch's."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
 
 import pytest
 import torch
@@ -11,44 +10,6 @@ from asr_ablations.components.model import directions
 from asr_ablations.components.rnn.gru import GRU
 from asr_ablations.components.rnn.lstm import LSTM
 from tests.helpers.support import component
-
-
-def test_streams_wait_for_each_other_and_keep_their_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The order in which a GPU is asked: streams are pretended, the layers are not."""
-    events: list[object] = []
-    current = ["main"]
-
-    class Stream:
-        def __init__(self, name: str) -> None:
-            self.name = name
-
-        def wait_stream(self, other: "Stream") -> None:
-            events.append(f"{self.name} waits for {other.name}")
-
-    @contextmanager
-    def within(stream: Stream) -> Iterator[None]:
-        current.append(stream.name)
-        yield
-        current.pop()
-
-    class Layer(nn.Linear):
-        def forward(self, x: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
-            events.append(f"{'first' if self is first else 'second'} in {current[-1]}")
-            return super().forward(x)
-
-    monkeypatch.setattr(torch.cuda, "current_stream", lambda device: Stream("main"))
-    monkeypatch.setattr(torch.cuda, "stream", within)
-    monkeypatch.setattr(directions, "_side_stream", lambda device: Stream("side"))
-    kept = lambda tensor, stream: events.append((tensor.data_ptr(), stream.name))  # noqa: E731
-    monkeypatch.setattr(torch.Tensor, "record_stream", kept)
-    first, second, x, y = Layer(3, 2), Layer(3, 2), torch.randn(1, 4, 3), torch.randn(1, 4, 3)
-    one, other = directions.call_in_two_streams(first, second, x, y, torch.tensor([4]))
-    assert events == [
-        "side waits for main", "second in side",
-        *[(value.data_ptr(), "side") for value in (y, second.weight, second.bias)], "first in main",
-        "main waits for side", (other.data_ptr(), "main"),
-    ]  # fmt: skip
-    assert torch.equal(one, nn.functional.linear(x, first.weight, first.bias))
 
 
 @pytest.fixture
@@ -145,40 +106,22 @@ def test_it_starts_from_the_weights_of_torchs_lstm(name: str) -> None:
     torch.testing.assert_close(ours, theirs, atol=0, rtol=0)
 
 
-def clipped_reference(module: nn.Module, x: torch.Tensor, ceiling: float) -> torch.Tensor:
-    """Ambroszczyk2019 §1.2 and §2.4, a frame after the other: h = min(max(W x + U h + b, 0), ceiling)."""
-    weights = dict(module.named_parameters())
-    hidden, outputs = torch.zeros(len(x), HIDDEN), []
-    for t in range(x.shape[1]):
-        past = hidden @ weights["cell.weight_hh_l0"].T + weights["cell.bias_hh_l0"]
-        hidden = torch.relu(x[:, t] @ weights["cell.weight_ih_l0"].T + weights["cell.bias_ih_l0"] + past)
-        hidden = torch.minimum(hidden, torch.tensor(ceiling))
-        outputs.append(hidden)
-    return torch.stack(outputs, dim=1)
-
-
 @pytest.mark.parametrize("scale", [1.0, 40.0])
 def test_the_clipped_rnn_is_its_formula(scale: float) -> None:
     module = cell("rnn_relu")
     x, x_reference = inputs(scale=scale), inputs(scale=scale)
-    result, expected = module(x, LENGTHS), clipped_reference(module, x_reference, ceiling=20.0)
+    weights, hidden, outputs = dict(module.named_parameters()), torch.zeros(len(x), HIDDEN), []
+    for t in range(x.shape[1]):  # Ambroszczyk2019 §1.2 and §2.4: h = min(max(W x + U h + b, 0), ceiling)
+        past = hidden @ weights["cell.weight_hh_l0"].T + weights["cell.bias_hh_l0"]
+        current = x_reference[:, t] @ weights["cell.weight_ih_l0"].T + weights["cell.bias_ih_l0"]
+        hidden = torch.minimum(torch.relu(current + past), torch.tensor(20.0))
+        outputs.append(hidden)
+    result, expected = module(x, LENGTHS), torch.stack(outputs, dim=1)
     torch.testing.assert_close(result, expected, atol=1e-4, rtol=1e-5)
     assert (result.max() == 20.0) == (scale > 1), "the ceiling of Ambroszczyk2019 §1.2 is reached by loud inputs only"
     weights = torch.randn(result.shape, generator=torch.Generator().manual_seed(6))
     ours, theirs = (torch.autograd.grad((y * weights).sum(), v)[0] for y, v in ((result, x), (expected, x_reference)))
     torch.testing.assert_close(ours, theirs, atol=1e-4, rtol=1e-4)
-
-
-def min_gru_reference(module: nn.Module, x: torch.Tensor) -> torch.Tensor:
-    """Feng et al. 2024, §3.1.3 and appendix B, a frame after the other, in float64."""
-    update, candidate = (layer.double()(x.double()) for layer in (module.update, module.candidate))  # type: ignore[operator, union-attr]
-    kept = 1 - update.sigmoid()
-    positive = torch.where(candidate >= 0, candidate + 0.5, candidate.sigmoid())
-    hidden, outputs = torch.zeros(len(x), HIDDEN, dtype=torch.float64), []
-    for t in range(x.shape[1]):
-        hidden = kept[:, t] * hidden + (1 - kept[:, t]) * positive[:, t]
-        outputs.append(hidden)
-    return torch.stack(outputs, dim=1)
 
 
 @pytest.mark.parametrize(("frames", "scale", "tolerance"), [(60, 2.0, 1e-5), (1000, 2.0, 1e-3), (60, 100.0, 1e-3)])
@@ -190,27 +133,21 @@ def test_min_grus_parallel_scan_is_its_sequential_form(frames: int, scale: float
     assert result.dtype == torch.float32
     assert torch.isfinite(gradient).all()
     x_reference = x.detach().requires_grad_()
-    expected = min_gru_reference(module, x_reference)
+    # Feng et al. 2024, §3.1.3 and appendix B, a frame after the other, in float64
+    update, candidate = (layer.double()(x_reference.double()) for layer in (module.update, module.candidate))
+    kept, positive = 1 - update.sigmoid(), torch.where(candidate >= 0, candidate + 0.5, candidate.sigmoid())
+    hidden, outputs = torch.zeros(len(x), HIDDEN, dtype=torch.float64), []
+    for t in range(frames):
+        hidden = kept[:, t] * hidden + (1 - kept[:, t]) * positive[:, t]
+        outputs.append(hidden)
+    expected = torch.stack(outputs, dim=1)
     torch.testing.assert_close(result.double(), expected, atol=tolerance, rtol=tolerance)
     expected_gradient = torch.autograd.grad(expected.sum(), x_reference)[0]
     largest = expected_gradient.abs().max().item()
     torch.testing.assert_close(gradient, expected_gradient, atol=2 * tolerance * largest, rtol=tolerance)
 
 
-def test_min_gru_survives_enormous_inputs() -> None:
-    module, x = cell("min_gru"), inputs(50, 1e4)
-    result = module(x, LENGTHS)
-    gradients = torch.autograd.grad(result.sum(), [x, *module.parameters()])
-    assert all(torch.isfinite(value).all() for value in (result, *gradients))
-
-
 EVEN = 6
-
-
-def associative(copies: int) -> nn.Module:
-    torch.manual_seed(1)
-    module: nn.Module = component("rnn", "associative_lstm", copies=copies)(INPUTS, EVEN)
-    return module
 
 
 def associative_reference(module: nn.Module, x: torch.Tensor) -> torch.Tensor:
@@ -249,27 +186,16 @@ def associative_reference(module: nn.Module, x: torch.Tensor) -> torch.Tensor:
 @pytest.mark.parametrize(("copies", "scale"), [(1, 1.0), (4, 1.0), (4, 10.0)])
 def test_the_associative_lstm_is_its_equations(copies: int, scale: float) -> None:
     """Loud inputs reach the bound of keys and values, where a modulus is cut to 1."""
-    module, x = associative(copies), inputs(scale=scale).detach()
+    torch.manual_seed(1)
+    module: nn.Module = component("rnn", "associative_lstm", copies=copies)(INPUTS, EVEN)
+    x = inputs(scale=scale).detach()
     with torch.no_grad():
         result, expected = module(x, LENGTHS), associative_reference(module, x)
     torch.testing.assert_close(result.double(), expected, atol=1e-5, rtol=1e-5)
     assert (result.unflatten(2, (2, -1)).square().sum(dim=2) <= 1 + 1e-6).all()
 
 
-def test_copies_of_the_memory_have_no_weights_of_their_own() -> None:
-    """The point of the cell: a larger memory with the same parameters."""
-    one, eight = ([p.shape for p in associative(copies).parameters()] for copies in (1, 8))
-    assert one == eight
-    assert not torch.equal(associative(1)(inputs(), LENGTHS), associative(8)(inputs(), LENGTHS))
-    rows = associative(8).permutations.tolist()  # type: ignore[union-attr, operator]
-    assert all(sorted(row) == [0, 1, 2] for row in rows)
-    assert len({tuple(row) for row in rows}) > 1
-
-
-@pytest.mark.parametrize(
-    ("width", "copies", "words"),
-    [(5, 4, "width=5: expected an even"), (6, 0, "copies=0: expected a whole"), (6, 1.5, "copies=1.5: expected")],
-)
-def test_an_odd_width_is_refused(width: int, copies: object, words: str) -> None:
-    with pytest.raises(ValueError, match=words):
-        component("rnn", "associative_lstm", copies=copies)(INPUTS, width)
+def test_an_odd_width_is_refused() -> None:
+    for width, copies, words in ((5, 4, "width=5: expected an even"), (6, 0, "copies=0: expected a whole")):
+        with pytest.raises(ValueError, match=words):
+            component("rnn", "associative_lstm", copies=copies)(INPUTS, width)

@@ -82,7 +82,7 @@ def test_the_backward_direction_sees_the_future(name: str) -> None:
 TORCHS_OWN = [
     name for name in group_options("rnn") if any(isinstance(m, nn.RNNBase) for m in layer(name, "sum").modules())
 ]
-"""The others are cells of ours, which test_own_cells compares with these or with their own definitions."""
+"""The others are cells of ours, which test_recurrence compares with these or with their own definitions."""
 
 
 def torch_cell(recurrence: Directions) -> nn.RNNBase:
@@ -142,16 +142,16 @@ def test_the_dtype_cudnn_runs_in(autocast: torch.dtype) -> None:
     assert seen == [autocast]
 
 
-@pytest.mark.parametrize(("device", "autocast"), [("cuda", None), ("cuda", torch.bfloat16), ("cpu", torch.bfloat16)])
-def test_recurrences_follow_autocast_on_cuda_alone(device: str, autocast: torch.dtype | None) -> None:
-    before = torch.is_autocast_enabled(device), torch.get_autocast_dtype(device)
-    try:  # what torch.autocast sets; the context itself warns where there is no CUDA
-        torch.set_autocast_enabled(device, autocast is not None)
-        torch.set_autocast_dtype(device, autocast or before[1])
-        assert autocast_of_recurrences(device) == (autocast if device == "cuda" else None)
-    finally:
-        torch.set_autocast_enabled(device, before[0])
-        torch.set_autocast_dtype(device, before[1])
+def test_recurrences_follow_autocast_on_cuda_alone() -> None:
+    for device, autocast in (("cuda", None), ("cuda", torch.bfloat16), ("cpu", torch.bfloat16)):
+        before = torch.is_autocast_enabled(device), torch.get_autocast_dtype(device)
+        try:  # what torch.autocast sets; the context itself warns where there is no CUDA
+            torch.set_autocast_enabled(device, autocast is not None)
+            torch.set_autocast_dtype(device, autocast or before[1])
+            assert autocast_of_recurrences(device) == (autocast if device == "cuda" else None)
+        finally:
+            torch.set_autocast_enabled(device, before[0])
+            torch.set_autocast_dtype(device, before[1])
 
 
 @every_variant
@@ -180,56 +180,29 @@ def test_under_bfloat16_on_cuda_input_and_weights_are_bfloat16_over_float32_mast
     assert {p.dtype for p in recurrence.parameters()} == {torch.float32}
 
 
-@every_variant
-def test_weights_in_bfloat16_run_in_bfloat16(name: str) -> None:
-    """precision=bf16-true: the input takes the dtype of the weights."""
-    recurrence = layer(name, "sum")
-    expected = recurrence(inputs(), LENGTHS)
-    result = recurrence.bfloat16()(inputs(), LENGTHS)
-    assert result.dtype == torch.bfloat16
-    torch.testing.assert_close(result.float(), expected, atol=0.05, rtol=0.05)
-
-
-def test_a_wrong_way_is_named_with_the_choices() -> None:
-    with pytest.raises(UsageError, match="directions=both: expected forward, sum, concat"):
-        layer("gru", "both")
-
-
-def test_reversal_reverses_within_the_length_and_is_its_own_inverse() -> None:
+def test_whole_rows_are_flipped_as_a_gather_would() -> None:
     index = reversal_indices(torch.tensor([3, 0, 1, 4]), 4, torch.device("cpu"))
     assert index.tolist() == [[2, 1, 0, 3], [0, 1, 2, 3], [0, 1, 2, 3], [3, 2, 1, 0]]
     assert torch.equal(index.gather(1, index), torch.arange(4).expand(4, 4))
-
-
-@pytest.mark.parametrize("layout", ["by utterance", "by frame", "apart"])
-def test_whole_rows_are_flipped_as_a_gather_would(layout: str) -> None:
-    wide = {"by utterance": torch.randn(4, 5, 3), "by frame": torch.randn(5, 4, 3).transpose(0, 1)}
-    x = wide.get(layout, torch.randn(4, 5, 6)[..., ::2]).requires_grad_()
-    flip = reversal_indices(torch.tensor([3, 0, 1, 5]), 5, x.device)
-    index = flip[..., None].expand_as(x)
-    with torch.no_grad():
-        assert torch.equal(flip_frames(x, flip), x.gather(1, index))
-    y, weights = flip_frames(x, flip), torch.randn(4, 5, 3)
-    assert torch.equal(y, x.gather(1, index))
-    (gradient,) = torch.autograd.grad(y, x, weights)
-    assert torch.equal(gradient, weights.gather(1, index))
+    for x in (torch.randn(4, 5, 3), torch.randn(5, 4, 3).transpose(0, 1), torch.randn(4, 5, 6)[..., ::2]):
+        x.requires_grad_()
+        flip = reversal_indices(torch.tensor([3, 0, 1, 5]), 5, x.device)
+        index = flip[..., None].expand_as(x)
+        with torch.no_grad():
+            assert torch.equal(flip_frames(x, flip), x.gather(1, index))
+        y, weights = flip_frames(x, flip), torch.randn(4, 5, 3)
+        assert torch.equal(y, x.gather(1, index))
+        (gradient,) = torch.autograd.grad(y, x, weights)
+        assert torch.equal(gradient, weights.gather(1, index))
 
 
 FRAMES, SIZE = 2, 3
 
 
-def lookahead(frames: int = FRAMES) -> Lookahead:
-    torch.manual_seed(2)
-    return Lookahead(SIZE, frames)
-
-
-def lookahead_inputs() -> torch.Tensor:
-    return torch.randn(len(LENGTHS), 7, SIZE, generator=torch.Generator().manual_seed(3))
-
-
 def test_it_is_the_formula_of_amodei_et_al() -> None:
     """2016, §3.7: r_(t,i) = Σ_j W_(i,j) h_(t+j-1,i), j from 1 to τ + 1; nothing lies past an utterance."""
-    module, x = lookahead(), lookahead_inputs()
+    torch.manual_seed(2)
+    module, x = Lookahead(SIZE, FRAMES), torch.randn(len(LENGTHS), 7, SIZE)
     weights = module.convolve.weight[:, 0]  # (D, τ + 1)
     expected = torch.zeros_like(x)
     for row, length in enumerate(LENGTHS.tolist()):
@@ -239,7 +212,8 @@ def test_it_is_the_formula_of_amodei_et_al() -> None:
     torch.testing.assert_close(module(x, LENGTHS), expected)
 
 
-@pytest.mark.parametrize("frames", [-1, "far"])
-def test_a_wrong_number_is_named(frames: object) -> None:
-    with pytest.raises(UsageError, match=f"lookahead={frames}: expected a whole number from 1 to 1000, or 0 for none"):
-        Lookahead(SIZE, frames)  # type: ignore[arg-type]
+def test_a_wrong_value_is_named_with_the_choices() -> None:
+    with pytest.raises(UsageError, match="directions=both: expected forward, sum, concat"):
+        layer("gru", "both")
+    with pytest.raises(UsageError, match="lookahead=-1: expected a whole number from 1 to 1000, or 0 for none"):
+        Lookahead(SIZE, -1)

@@ -2,7 +2,6 @@
 
 import json
 import subprocess
-import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -18,7 +17,6 @@ from asr_ablations.data.datamodule import collate
 from asr_ablations.training.assembly import assemble, device_count, trainer
 from asr_verdicts.errors import UsageError
 from tests.helpers.fits import fit, model_of, same
-from tests.helpers.interpreter import expect
 from tests.helpers.ranks import run_ranks
 from tests.helpers.run_results import train
 from tests.helpers.support import REPOSITORY, component, compose, tiny_overrides
@@ -55,53 +53,6 @@ def test_a_job_of_slurm_is_no_launcher_of_ranks(monkeypatch: pytest.MonkeyPatch)
     fitter = trainer(compose(*PLAIN, "precision=16"), 0, [], [])
     assert (fitter.world_size, fitter.global_rank) == (1, 0)
     assert fitter.precision == "bf16-mixed"
-
-
-@pytest.mark.slow
-def test_a_step_exchanges_nothing_but_the_gradient(tiny_corpus: Path, tmp_path: Path, monkeypatch: Any) -> None:
-    """One epoch of batches: only the last, at whose end means and weights are averaged, makes them meet. torch's own
-    wrapper reduces the gradients, where Python does not see it.
-    """
-    counted = """
-from torch import distributed
-from pytorch_lightning import Callback
-counts = []
-
-class Count(Callback):
-    def on_train_batch_start(self, *_):
-        counts.append(0)
-
-    def on_train_batch_end(self, trainer, module, outputs, batch, batch_idx):
-        if not batch_idx:
-            distributed.barrier()  # planted: it must be seen
-
-def counting(plain):
-    def counted(*arguments, **keywords):
-        if counts:
-            counts[-1] += 1
-        return plain(*arguments, **keywords)
-    return counted
-
-for name in ("all_reduce", "broadcast", "barrier", "all_gather", "broadcast_object_list", "_broadcast_coalesced"):
-    setattr(distributed, name, counting(getattr(distributed, name)))
-checkpoints.LastCheckpoint._agreed = lambda *_: (False, None)
-task = fit(Path({corpus!r}), Path({folder!r}), *{overrides!r}, callbacks=(Count(),))
-losses = [float(task.trainer.callback_metrics[f"train/loss_{{kind}}"]) for kind in ("step", "epoch")]
-print(f"met {{counts}} {{losses}}\\n", end="")  # in one piece: two ranks write at once
-"""
-    monkeypatch.setattr(sys.modules[__name__], "WORKER", WORKER[: WORKER.index("checkpoints.SECONDS")] + counted)
-    done = expect(0, ranks(tiny_corpus, tmp_path / "counted", "trainer=ddp", "ranks=2", *PLAIN, "max_epochs=1"))
-    lines_of_ranks = [line for line in done.stdout.splitlines() if line.startswith("met")]
-    assert len(lines_of_ranks) == 2
-    counts, losses = zip(*(json.loads(f"[{line[4:].replace('] [', '], [')}]") for line in lines_of_ranks), strict=True)
-    for first, *between, last in counts:
-        assert first == 1, "the planted barrier"
-        assert between
-        assert not any(between), done.stdout
-        assert last > 0
-    (step, epoch), (other_step, other_epoch) = losses
-    assert step != other_step, "each rank its own"
-    assert epoch == other_epoch, "the mean over both"
 
 
 def by_hand(corpus: Path, every: int, *overrides: str) -> list[dict[str, torch.Tensor]]:
@@ -174,18 +125,6 @@ def test_workers_go_on_as_they_were_each_with_its_own_optimizer(tiny_corpus: Pat
     assert same(model_of(tmp_path / "again", 1), model_of(tmp_path / "whole", 1))
 
 
-@pytest.mark.slow
-def test_synchronous_ranks_keep_the_same_weights_while_the_stack_grows(tiny_corpus: Path, tmp_path: Path) -> None:
-    """torch's wrapper stops at a layer without a gradient, unless it knows of it."""
-    options = (*PLAIN, "layers=2", "pretrain=layers", "averaging=ema", "trainer=ddp")
-    done = ranks(tiny_corpus, tmp_path, *options)
-    assert done.returncode == 0, done.stderr[-2000:]
-    first, last = model_of(tmp_path, 0), model_of(tmp_path, 1)
-    grown = [key for key in first if ".recurrent.1." in key]
-    assert grown
-    assert not any(torch.equal(first[key], last[key]) for key in grown)
-
-
 def test_the_machines_that_were_started_are_those_that_were_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UsageError, match="nodes=2: this run was started on 1"):
         device_count(compose("gpus=0", "nodes=2"))
@@ -202,10 +141,15 @@ def test_a_common_average_of_independent_workers_is_refused() -> None:
         component("averaging", "ema").setup(fitter, None, "fit")
 
 
-def test_no_steps_between_averagings_are_refused() -> None:
-    for every in (0, 2.5):
-        with pytest.raises(ValueError, match=f"every={every}: expected a whole number"):
-            component("trainer", "local_sgd", every=every)
+def test_a_wrong_value_is_refused() -> None:
+    for group, name, key, value in (
+        ("trainer", "local_sgd", "every", 0), ("averaging", "ema", "decay", 1.0), ("averaging", "last", "count", 2.5),
+    ):  # fmt: skip
+        with pytest.raises(ValueError, match=f"{key}={value}: expected"):
+            component(group, name, **{key: value})
+    for name, key, value in (("fast", "batches", 0), ("overfit", "cer", -1), ("profile", "steps", 0)):
+        with pytest.raises(UsageError, match=rf"debug\.{key}={value}: expected"):
+            component("debug", name, **{key: value})(None)
 
 
 class Watch(pl.Callback):
@@ -241,32 +185,20 @@ def plain(tiny_corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Watch:
     return watched(tiny_corpus, tmp_path_factory.mktemp("plain"))[0]
 
 
-def expected_ema(plain: Watch, decay: float) -> list[torch.Tensor]:
-    averages = [plain.trained[0]]
-    for weights in plain.trained[1:]:
-        averages.append(decay * averages[-1] + (1 - decay) * weights)
-    return [averages[i] for i in plain.ends]
-
-
-def expected_last(plain: Watch, count: int) -> list[torch.Tensor]:
-    ends = [plain.trained[i] for i in plain.ends]
-    return [torch.stack(ends[max(0, i + 1 - count) : i + 1]).mean(dim=0) for i in range(len(ends))]
-
-
-@pytest.mark.parametrize(
-    ("overrides", "expected"),
-    [
-        (("averaging=ema", "averaging.decay=0.7"), lambda plain: expected_ema(plain, 0.7)),
-        (("averaging=last", "averaging.count=2"), lambda plain: expected_last(plain, 2)),
-    ],
-    ids=["ema", "last"],
-)
+@pytest.mark.parametrize("name", ["ema", "last"])
 def test_validation_checkpoints_and_the_end_have_the_average_and_training_does_not(
-    overrides: tuple[str, ...], expected: Any, plain: Watch, tiny_corpus: Path, tmp_path: Path
+    name: str, plain: Watch, tiny_corpus: Path, tmp_path: Path
 ) -> None:
-    watch, final = watched(tiny_corpus, tmp_path, *overrides)
+    if name == "ema":
+        option, running = "averaging.decay=0.7", [plain.trained[0]]
+        for weights in plain.trained[1:]:
+            running.append(0.7 * running[-1] + 0.3 * weights)
+        averages = [running[i] for i in plain.ends]
+    else:
+        option, ends = "averaging.count=2", [plain.trained[i] for i in plain.ends]
+        averages = [torch.stack(ends[max(0, i - 1) : i + 1]).mean(dim=0) for i in range(len(ends))]
+    watch, final = watched(tiny_corpus, tmp_path, f"averaging={name}", option)
     assert all(torch.equal(a, b) for a, b in zip(watch.trained, plain.trained, strict=True)), "training is untouched"
-    averages = expected(plain)
     batches = len(watch.validated) // len(averages)
     for epoch, average in enumerate(averages):
         torch.testing.assert_close(watch.validated[epoch * batches], average, rtol=1e-5, atol=1e-6)
@@ -276,16 +208,6 @@ def test_validation_checkpoints_and_the_end_have_the_average_and_training_does_n
         assert total == pytest.approx(float(average.sum()), rel=1e-5)
     torch.testing.assert_close(final, averages[-1], rtol=1e-5, atol=1e-6)
     assert not torch.equal(averages[-1], plain.trained[-1])
-
-
-@pytest.mark.parametrize(
-    ("name", "change"),
-    [("ema", {"decay": 1.0}), ("ema", {"decay": 0}), ("last", {"count": 0}), ("last", {"count": 2.5})],
-)
-def test_values_out_of_range_are_refused(name: str, change: dict[str, Any]) -> None:
-    (key,) = change
-    with pytest.raises(ValueError, match=f"{key}={change[key]}"):
-        component("averaging", name, **change)
 
 
 SMALL = ("width=8", "layers=1", "gpus=0", "logger=csv", "sweep=s")
@@ -331,12 +253,3 @@ def test_profile_leaves_a_table_and_a_trace_of_its_steps(tiny_corpus: Path, tmp_
     trace = json.loads((folder / "profile.json").read_text())
     steps = [event for event in trace["traceEvents"] if event.get("name", "").startswith("Optimizer.step#")]
     assert len(steps) == 1
-
-
-@pytest.mark.parametrize(
-    ("name", "key", "value"),
-    [("fast", "batches", 0), ("overfit", "cer", -1), ("profile", "wait", -1), ("profile", "steps", 0)],
-)
-def test_a_wrong_value_is_refused(name: str, key: str, value: Any) -> None:
-    with pytest.raises(UsageError, match=rf"debug\.{key}={value}: expected"):
-        component("debug", name, **{key: value})(None)

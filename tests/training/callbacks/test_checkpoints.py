@@ -4,10 +4,11 @@ import csv
 import json
 import os
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest import mock
 
 import pytest
 import pytorch_lightning as pl
@@ -50,23 +51,20 @@ def as_in_a_terminal() -> Iterator[None]:
     signal.signal(signal.SIGHUP, before)
 
 
+def stop(cfg: Any, *callbacks: pl.Callback) -> None:
+    """Train until a callback's signal stops the run."""
+    disturbed = with_callbacks(fitting.trainer, *callbacks)
+    with mock.patch.object(fitting, "trainer", disturbed), pytest.raises(Stopped):
+        train(cfg)
+
+
 @pytest.mark.parametrize("moment", [(0, BATCHES - 1), (EPOCHS - 1, BATCHES - 1)], ids=str)
 def test_a_stopped_run_goes_on_bit_for_bit(
-    moment: tuple[int, int],
-    undisturbed: dict[str, Any],
-    tiny_corpus: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    moment: tuple[int, int], undisturbed: dict[str, Any], tiny_corpus: Path, tmp_path: Path
 ) -> None:
     """Stopped at the end of an epoch, and after the last batch of all before the evaluation."""
     cfg = config(tiny_corpus, tmp_path)
-    number = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)[sum(moment) % 3]
-    with monkeypatch.context() as patched:
-        usual = fitting.trainer
-        disturbed = with_callbacks(usual, SignalAt(*moment, number))
-        patched.setattr(fitting, "trainer", disturbed)
-        with pytest.raises(Stopped):
-            train(cfg)
+    stop(cfg, SignalAt(*moment, (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)[sum(moment) % 3]))
     (folder,) = (path.parent for path in tmp_path.rglob("status.json"))
     torch.manual_seed(1)  # what this process drew meanwhile must not matter
     assert train(cfg) == folder
@@ -75,24 +73,18 @@ def test_a_stopped_run_goes_on_bit_for_bit(
     assert [key for key in undisturbed if not same(result[key], undisturbed[key])] == []
 
 
-class SignalAtStart(pl.Callback):
-    """Sends this process a signal before the first batch, when a resumed run has its state."""
-
-    def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        os.kill(os.getpid(), signal.SIGTERM)
-
-
 def test_a_run_that_is_stopped_again_before_its_first_batch_goes_on_bit_for_bit(
-    undisturbed: dict[str, Any], tiny_corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    undisturbed: dict[str, Any], tiny_corpus: Path, tmp_path: Path
 ) -> None:
     """The second checkpoint is written before anything has been added to what the first one held."""
+
+    class SignalAtStart(pl.Callback):
+        def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+            os.kill(os.getpid(), signal.SIGTERM)
+
     cfg = config(tiny_corpus, tmp_path)
-    usual = fitting.trainer
-    for callback in (SignalAt(1, 0, signal.SIGTERM), SignalAtStart()):
-        monkeypatch.setattr(fitting, "trainer", with_callbacks(usual, callback))
-        with pytest.raises(Stopped):
-            train(cfg)
-    monkeypatch.setattr(fitting, "trainer", usual)
+    stop(cfg, SignalAt(1, 0, signal.SIGTERM))
+    stop(cfg, SignalAtStart())
     result = results(train(cfg))
     assert [key for key in undisturbed if not same(result[key], undisturbed[key])] == []
 
@@ -101,11 +93,8 @@ def test_a_run_continues_from_the_checkpoint_that_it_read_whatever_is_in_the_fil
     undisturbed: dict[str, Any], tiny_corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A process that lost its lease may still write last.ckpt: weights and random state must be of the same one."""
-    cfg = config(tiny_corpus, tmp_path)
-    usual = fitting.trainer
-    monkeypatch.setattr(fitting, "trainer", with_callbacks(usual, SignalAt(1, 0, signal.SIGTERM)))
-    with pytest.raises(Stopped):
-        train(cfg)
+    cfg, usual = config(tiny_corpus, tmp_path), fitting.trainer
+    stop(cfg, SignalAt(1, 0, signal.SIGTERM))
     (path,) = tmp_path.rglob("last.ckpt")
 
     def replaced(*arguments: Any, **keywords: Any) -> pl.Trainer:
@@ -132,15 +121,13 @@ def test_checksums_and_content_are_of_one_file(tmp_path: Path, monkeypatch: pyte
     assert reader.read_checkpoint(path)["value"] == 1
 
 
-@pytest.mark.parametrize("figure", ["cer"])
-def test_the_best_checkpoint_is_of_the_epoch_with_the_lowest_figure(
-    figure: str, tiny_corpus: Path, tmp_path: Path
-) -> None:
+def test_the_best_checkpoint_is_of_the_epoch_with_the_lowest_figure(tiny_corpus: Path, tmp_path: Path) -> None:
     """And the best WER of the summary is the lowest WER, whatever the checkpoint follows."""
-    folder = train(config(tiny_corpus, tmp_path, f"best={figure}", "max_epochs=3", "optimizer.lr=0.05"))
-    curves = {key: [row[f"validation/dev/{key}"] for row in _validations(folder)] for key in FIGURES}
+    folder = train(config(tiny_corpus, tmp_path, "best=cer", "max_epochs=3", "optimizer.lr=0.05"))
+    rows = [row for row in read_metrics(folder) if row.get("validation/dev/loss") is not None]
+    curves = {key: [row[f"validation/dev/{key}"] for row in rows] for key in FIGURES}
     best = torch.load(folder / "checkpoints" / "best.ckpt", weights_only=True)
-    assert best["epoch"] == curves[figure].index(min(curves[figure]))
+    assert best["epoch"] == curves["cer"].index(min(curves["cer"]))
     assert "optimizer_states" not in best
     assert json.loads((folder / "summary.json").read_text())["best_validation_wer"] == min(curves["wer"])
 
@@ -159,11 +146,7 @@ def test_a_long_validation_is_left_at_once_for_the_checkpoint_before_it(
                 signal.raise_signal(signal.SIGTERM)
 
     cfg = config(tiny_corpus, tmp_path, "batch.size=3")  # the validation has two batches
-    with monkeypatch.context() as patched:
-        usual = fitting.trainer
-        patched.setattr(fitting, "trainer", with_callbacks(usual, SignalInValidation()))
-        with pytest.raises(Stopped):
-            train(cfg)
+    stop(cfg, SignalInValidation())
     assert seen.count(EPOCHS - 1) == 1, "the next batch is not validated"
     (path,) = tmp_path.rglob("last.ckpt")
     position = torch.load(path, weights_only=True)["position"]
@@ -174,18 +157,14 @@ def test_a_long_validation_is_left_at_once_for_the_checkpoint_before_it(
     assert [key for key in whole if not same(stopped[key], whole[key])] == []
 
 
-@pytest.mark.parametrize(("ranks", "saves"), [(1, False), (2, True)])
-def test_several_ranks_save_before_a_first_validation_that_may_be_long(ranks: int, saves: bool, tmp_path: Path) -> None:
-    trainer: Any = SimpleNamespace(
-        world_size=ranks, is_last_batch=True, strategy=SimpleNamespace(broadcast=lambda decided: decided)
-    )
-    callback = checkpoints.LastCheckpoint(tmp_path, 30.0, SimpleNamespace(received=None), dict)  # type: ignore[arg-type]
-    callback.setup(trainer, None, "fit")  # type: ignore[arg-type]
-    assert callback._agreed(trainer, BATCHES) == (saves, None)
-
-
-def _validations(folder: Path) -> list[dict[str, Any]]:
-    return [row for row in read_metrics(folder) if row.get("validation/dev/loss") is not None]
+def test_several_ranks_save_before_a_first_validation_that_may_be_long(tmp_path: Path) -> None:
+    for ranks, saves in ((1, False), (2, True)):
+        trainer: Any = SimpleNamespace(
+            world_size=ranks, is_last_batch=True, strategy=SimpleNamespace(broadcast=lambda decided: decided)
+        )
+        callback = checkpoints.LastCheckpoint(tmp_path, 30.0, SimpleNamespace(received=None), dict)  # type: ignore[arg-type]
+        callback.setup(trainer, None, "fit")  # type: ignore[arg-type]
+        assert callback._agreed(trainer, BATCHES) == (saves, None)
 
 
 def test_a_finished_run_is_not_trained_again(tiny_corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
@@ -204,44 +183,36 @@ def test_a_finished_run_is_not_trained_again(tiny_corpus: Path, tmp_path: Path, 
 def test_damaged_checkpoints_are_put_aside_and_the_run_starts_anew(
     undisturbed: dict[str, Any], tiny_corpus: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Twice: what was put aside is not overwritten, and the best checkpoint is kept with the last."""
+    """The best checkpoint is kept with the last."""
     cfg = config(tiny_corpus, tmp_path)
     path = train(cfg) / "checkpoints" / "last.ckpt"
     best = path.with_name("best.ckpt").read_bytes()
-    for number in (1, 2):
-        path.write_bytes(path.read_bytes()[:1000])
-        (path.parents[1] / "status.json").write_text(json.dumps({"status": "running"}))
-        train(cfg)
-        kept = path.parents[1] / f"checkpoints.{number}"
-        assert str(kept) in caplog.text
-        assert (kept / "last.ckpt").stat().st_size == 1000
-        assert (kept / "best.ckpt").read_bytes() == best or number == 2
-        assert same(results(path.parents[1]), undisturbed)
+    path.write_bytes(path.read_bytes()[:1000])
+    (path.parents[1] / "status.json").write_text(json.dumps({"status": "running"}))
+    train(cfg)
+    kept = path.parents[1] / "checkpoints.1"
+    assert str(kept) in caplog.text
+    assert (kept / "last.ckpt").stat().st_size == 1000
+    assert (kept / "best.ckpt").read_bytes() == best
+    assert same(results(path.parents[1]), undisturbed)
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (lambda content: content.pop("position"), "lacks position"),
-        (lambda content: content.pop("run"), "lacks run"),
-        (lambda content: content["run"].update(id="00000000"), "it belongs to the run 00000000"),
-    ],
-)
 def test_from_what_is_no_checkpoint_of_this_run_it_does_not_continue(
-    change: Callable[[Any], Any], message: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     record = Run(compose(f"outputs={tmp_path}", "data=an4", "data.root=/somewhere"))
-    content = {
-        "state_dict": {}, "position": {"epoch": 1, "batches": 2}, "ranks": [{}], "run": {"id": record.id, "rows": 3},
-    }  # fmt: skip
-    record.checkpoints.mkdir(parents=True)
-    torch.save(content, record.checkpoints / "last.ckpt")
-    assert read_last_checkpoint(record) == content
-    change(content)
-    torch.save(content, record.checkpoints / "last.ckpt")
-    assert read_last_checkpoint(record) is None
-    assert message in caplog.text
-    assert (record.folder / "checkpoints.1" / "last.ckpt").exists()
+    run = {"id": record.id, "rows": 3}
+    content = {"state_dict": {}, "position": {"epoch": 1, "batches": 2}, "ranks": [{}], "run": run}
+    for number, (changed, message) in enumerate((
+        (content, None), ({"position": None}, "lacks position"), ({"run": None}, "lacks run"),
+        ({"run": {**run, "id": "00000000"}}, "it belongs to the run 00000000"),
+    )):  # fmt: skip
+        record.checkpoints.mkdir(parents=True, exist_ok=True)
+        written = {key: value for key, value in {**content, **changed}.items() if value is not None}
+        torch.save(written, record.checkpoints / "last.ckpt")
+        assert read_last_checkpoint(record) == (None if message else content)
+        assert not message or message in caplog.text
+        assert (record.folder / f"checkpoints.{number}" / "last.ckpt").exists() == bool(message)
 
 
 @pytest.mark.parametrize(
@@ -311,9 +282,10 @@ def test_a_checkpoint_that_is_there_is_whole(tmp_path: Path, monkeypatch: pytest
     assert [p.name for p in tmp_path.iterdir()] == ["last.ckpt"]
 
 
-def transcripts_config(corpus: Path, outputs: Path, *more: str) -> Any:
+def transcripts_config(corpus: Path, outputs: Path) -> Any:
     small = ["width=8", "layers=1", "gpus=0", "logger=csv", "augment=specaugment", "optimizer.lr=0.01", "sweep=s"]
-    return compose(*tiny_overrides(corpus), *small, f"outputs={outputs}", f"max_epochs={EPOCHS}", *more)
+    small += ["transcripts.every=2", "transcripts.utterances=3"]
+    return compose(*tiny_overrides(corpus), *small, f"outputs={outputs}", f"max_epochs={EPOCHS}")
 
 
 def rows(transcribed: Path) -> list[dict[str, str]]:
@@ -323,22 +295,16 @@ def rows(transcribed: Path) -> list[dict[str, str]]:
 
 @pytest.fixture(scope="module")
 def transcribed(tiny_corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return train(
-        transcripts_config(
-            tiny_corpus, tmp_path_factory.mktemp("with"), "transcripts.every=2", "transcripts.utterances=3"
-        )
-    )
+    return train(transcripts_config(tiny_corpus, tmp_path_factory.mktemp("with")))
 
 
 def test_the_same_utterances_are_decoded_after_every_second_batch(transcribed: Path) -> None:
-    """Three of ten, evenly spaced, of both speakers; their texts stand in the corpus of tones (conftest.SENTENCES)."""
+    """Three of ten, evenly spaced, of both speakers; the last ones are of the last weights, without dropout and
+    augmentation.
+    """
     listed = [(row["batches"], row["id"], row["reference"]) for row in rows(transcribed)]
     three = [("10-1-0000", "a cab"), ("10-1-0004", "dad had a cab"), ("11-1-0004", "bad dad")]
     assert listed == [(str(batches), *one) for batches in (2, 4, 6) for one in three]
-
-
-def test_the_last_ones_are_of_the_last_weights(transcribed: Path) -> None:
-    """After the last batch of all: as the checkpoint transcribes them, without dropout and augmentation."""
     trained = load_run(transcribed)
     trained.data.read("train")
     with torch.no_grad():
@@ -346,19 +312,12 @@ def test_the_last_ones_are_of_the_last_weights(transcribed: Path) -> None:
     assert [row["hypothesis"] for row in rows(transcribed)[-3:]] == texts
 
 
-def test_a_resumed_run_repeats_none_of_them(
-    transcribed: Path, tiny_corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_resumed_run_repeats_none_of_them(transcribed: Path, tiny_corpus: Path, tmp_path: Path) -> None:
     """Stopped after the fourth batch, whose rows are written before its checkpoint; one batch was lost with the file
     of the checkpoint, so that the fourth is trained on again.
     """
-    cfg = transcripts_config(tiny_corpus, tmp_path, "transcripts.every=2", "transcripts.utterances=3")
-    with monkeypatch.context() as patched:
-        usual = fitting.trainer
-        disturbed = with_callbacks(usual, SignalAt(1, 0, signal.SIGTERM))
-        patched.setattr(fitting, "trainer", disturbed)
-        with pytest.raises(Stopped):
-            train(cfg)
+    cfg = transcripts_config(tiny_corpus, tmp_path)
+    stop(cfg, SignalAt(1, 0, signal.SIGTERM))
     (stopped,) = (path.parent for path in tmp_path.rglob("status.json"))
     with (stopped / "transcripts.csv").open("a") as file:
         file.write("6,10-1-0000,a cab,of a step that the checkpoint has not seen\n")

@@ -1,10 +1,7 @@
 """Utilisation, and the largest batch."""
 
 import csv
-import io
-import threading
 import time
-from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,15 +12,13 @@ import pytest
 import torch
 from pytorch_lightning.callbacks import ModelCheckpoint
 from pytorch_lightning.loggers import CSVLogger
-from rich.console import Console
 
 from asr_ablations.config.build import build
 from asr_ablations.data.batch import Batch, Count, Seconds
 from asr_ablations.report.utilisation import PARTS
-from asr_ablations.runs.metrics_files import COLUMNS, by_second, read_utilisation
+from asr_ablations.runs.metrics_files import COLUMNS, read_utilisation
 from asr_ablations.training.assembly import assemble, trainer
 from asr_ablations.training.callbacks.largest_batch import check_memory, largest_batch
-from asr_ablations.training.callbacks.progress import ProgressBar
 from asr_ablations.training.callbacks.utilisation import Throughput, Utilisation, read_gpus
 from asr_ablations.training.task import ScoredBatch
 from asr_verdicts.errors import UsageError
@@ -50,48 +45,31 @@ class SlowReader:
             yield batch
 
 
-@pytest.fixture(scope="module")
-def recorded(tiny_corpus, tmp_path_factory):
-    """(folder, callback, rows of metrics.csv, times, seconds of audio) of a run that waits for data.
-
-    times: before and after the callback is made, around and inside the evaluation, before and after the end.
-    """
-    folder = tmp_path_factory.mktemp("run")
+def test_phases_add_up_and_samples_are_in_order_of_time(tiny_corpus: Path, tmp_path: Path) -> None:
+    """Of a run that waits for its data."""
+    folder = tmp_path
     cfg = compose(*tiny_overrides(tiny_corpus), "width=8", "layers=1", "gpus=0", f"max_epochs={EPOCHS}")
-    corpus = build(cfg.data)
-    task, data = assemble(cfg, corpus)
+    task, data = assemble(cfg, build(cfg.data))
     data.setup()
     fast = data.train_dataloader
     data.train_dataloader = lambda: SlowReader(fast())
     checkpoints = ModelCheckpoint(dirpath=folder / "checkpoints")
-    times = [time.perf_counter()]
+    before = time.perf_counter()
     utilisation = Utilisation(folder, 0.02)
-    times.append(time.perf_counter())
+    made = time.perf_counter()
     trainer(cfg, 0, [CSVLogger(folder, name="", version="")], [utilisation, checkpoints]).fit(task, data)
-    times.append(time.perf_counter())
+    evaluates = time.perf_counter()
     with utilisation.during("evaluate"):
-        times.append(time.perf_counter())
+        inside = time.perf_counter()
         wait_for(lambda: ",evaluate," in (folder / "utilisation.csv").read_text())
-        times.append(time.perf_counter())
-    times.append(time.perf_counter())
+        still_inside = time.perf_counter()
+    evaluated = time.perf_counter()
     utilisation.close()
-    times.append(time.perf_counter())
-    with (folder / "metrics.csv").open() as file:
-        rows = list(csv.DictReader(file))
-    return folder, utilisation, rows, times, sum(u.duration for u in data.sets["train"].utterances)
-
-
-def test_phases_add_up_to_the_whole(recorded):
-    _, utilisation, _, times, _ = recorded
+    closed = time.perf_counter()
     assert set(utilisation.phases) == {"setup", "train", "validate", "decode", "checkpoint", "evaluate"}
     assert all(value > 0 for value in utilisation.phases.values())
-    before, made, evaluates, inside, still_inside, evaluated, closed = times
     assert evaluated - made <= sum(utilisation.phases.values()) <= closed - before
     assert still_inside - inside <= utilisation.phases["evaluate"] <= evaluated - evaluates
-
-
-def test_samples_are_in_order_of_time_with_their_phases(recorded):
-    folder, _, _, _, _ = recorded
     samples = read_utilisation(folder)
     seconds = [row["seconds"] for row in samples]
     assert len(samples) > 5
@@ -108,6 +86,15 @@ def test_samples_are_in_order_of_time_with_their_phases(recorded):
         assert row["gpu_percent"] is None
         assert row["part"] in (PARTS if row["phase"] == "train" else [""])
     assert "data" in {row["part"] for row in samples}  # most of the time of a reader that sleeps
+    audio = sum(u.duration for u in data.sets["train"].utterances)
+    with (folder / "metrics.csv").open() as file:
+        validated = [row for row in csv.DictReader(file) if row["validation/dev/wer"]]
+    seconds = [float(row["time/seconds"]) for row in validated]
+    assert len(seconds) == EPOCHS
+    assert 3 * SLEEP <= seconds[0] < seconds[1] < closed - before
+    hours = [float(row["time/audio_hours"]) for row in validated]
+    assert hours == pytest.approx([audio / 3600, 2 * audio / 3600], rel=1e-4)
+    assert samples[-1]["audio_hours"] == pytest.approx(utilisation.audio_hours, abs=1e-5)
 
 
 def test_waiting_is_the_time_between_batches(tmp_path, monkeypatch):
@@ -160,78 +147,6 @@ def test_hours_and_seconds_of_training_add_up_over_epochs_and_resumed_runs(monke
     assert Throughput().rate == 0.0
 
 
-def test_a_run_that_fails_leaves_no_bar_on_the_terminal(monkeypatch):
-    """A bar that goes on hides the cursor, and draws over the message."""
-    terminal = Console(file=io.StringIO(), force_terminal=True)
-    monkeypatch.setattr("asr_ablations.training.callbacks.progress.console", lambda **_: terminal)
-    progress = ProgressBar(bar=True, folder=Path("/nowhere"))  # whose file cannot be written
-    module = SimpleNamespace(parameters=lambda: [torch.zeros(3)], device=torch.device("cpu"))
-    data = SimpleNamespace(sets={"train": SimpleNamespace(durations=torch.ones(2))})
-    loop = SimpleNamespace(epoch_loop=SimpleNamespace(total_batch_idx=0))
-    fitter = SimpleNamespace(
-        datamodule=data, num_training_batches=2, max_epochs=1, precision="32-true", current_epoch=0, fit_loop=loop
-    )
-    monkeypatch.setattr(f"{ProgressBar.__module__}.task_of", lambda _: SimpleNamespace(validation_sets=["dev"]))
-    progress.on_train_batch_end(fitter, module, None, None, 0)
-    progress.on_train_start(fitter, module)
-    progress.on_exception(fitter, module, RuntimeError("out of memory"))
-    drawn = terminal.file.getvalue()
-    assert drawn.rindex("\x1b[?25h") > drawn.rindex("\x1b[?25l")  # the cursor is shown again
-
-
-def test_time_and_audio_stand_beside_every_validation(recorded):
-    _, utilisation, rows, times, audio = recorded
-    validated = [row for row in rows if row["validation/dev/wer"]]
-    seconds = [float(row["time/seconds"]) for row in validated]
-    assert len(seconds) == EPOCHS
-    assert 3 * SLEEP <= seconds[0] < seconds[1] < times[-1] - times[0]
-    hours = [float(row["time/audio_hours"]) for row in validated]
-    assert hours == pytest.approx([audio / 3600, 2 * audio / 3600], rel=1e-4)
-    assert read_utilisation(recorded[0])[-1]["audio_hours"] == pytest.approx(utilisation.audio_hours, abs=1e-5)
-
-
-def test_samples_of_less_than_a_second_are_joined_within_their_phase():
-    """Means of percents, sums of what was read, the last of what is a state."""
-    columns = {"host_memory_gib": 1.0, "gpu_percent": None, "gpu_power_watts": None, "gpu_memory_gib": None}
-    samples = [
-        {**columns, "seconds": number / 2, "phase": phase, "cpu_percent": 10.0 * number, "disk_read_mib": 1.0,
-         "audio_hours": number, "gpu_percents": [number, 2 * number], "part": "data"}
-        for number, phase in enumerate(["train"] * 5 + ["validate"])
-    ]  # fmt: skip
-    joined = by_second(samples)
-    assert [row["seconds"] for row in joined] == [0.5, 1.5, 2, 2.5]
-    assert [row["cpu_percent"] for row in joined] == [5, 25, 40, 50]
-    assert [row["disk_read_mib"] for row in joined] == [2, 2, 1, 1]
-    assert [row["audio_hours"] for row in joined] == [1, 3, 4, 5]
-    assert joined[1]["gpu_percents"] == [2.5, 5]
-    assert by_second(samples[::2]) == samples[::2]
-
-
-def test_the_thread_ends_with_the_run(recorded):
-    assert "utilisation" not in {thread.name for thread in threading.enumerate()}
-
-
-def test_decoding_is_a_phase_of_its_own(tmp_path, monkeypatch):
-    """By a clock set by hand: the time of the decoder is decode's, and the rest of the validation's is validate's."""
-    clock = [0.0]
-    monkeypatch.setattr("asr_ablations.training.callbacks.utilisation.time.perf_counter", lambda: clock[0])
-
-    def decoder(log_probs, lengths):
-        clock[0] += 3
-        return ["a"] * len(lengths)
-
-    utilisation = Utilisation(tmp_path, 1)
-    module: Any = SimpleNamespace(decoder=decoder)
-    decoder.beam_width = 7  # type: ignore[attr-defined]
-    utilisation.setup(SimpleNamespace(strategy=SimpleNamespace()), module, "fit")  # type: ignore[arg-type]
-    with utilisation.during("validate"):
-        clock[0] += 2
-        assert module.decoder(torch.zeros(2, 3, 4), torch.tensor([3, 3])) == ["a", "a"]
-    utilisation.close()
-    assert (utilisation.phases["decode"], utilisation.phases["validate"]) == (3, 2)
-    assert module.decoder.beam_width == 7
-
-
 def test_each_gpu_is_told_beside_the_mean(tmp_path, monkeypatch):
     """Answers set by hand: two GPUs at 90 and 50 %, of which the second does not tell its power."""
 
@@ -253,9 +168,8 @@ def test_each_gpu_is_told_beside_the_mean(tmp_path, monkeypatch):
     assert (row["gpu_percents"], row["gpu_percent"]) == ([90, 50], 70)
 
 
-@pytest.mark.parametrize("text", ["", "seconds,phase\nx,train\n", "\x00\x00", "seconds,phase\n,\n1"])
-def test_a_broken_file_is_read_as_far_as_it_goes(text, tmp_path: Path):
-    (tmp_path / "utilisation.csv").write_text(text)
+def test_a_broken_file_is_read_as_far_as_it_goes(tmp_path: Path):
+    (tmp_path / "utilisation.csv").write_text("seconds,phase\nx,train\n\x00\n1")
     assert all(isinstance(row["seconds"], float) for row in read_utilisation(tmp_path))
     assert read_utilisation(tmp_path / "missing") == []
 
@@ -266,15 +180,6 @@ def assembled(corpus: Path, *overrides: str) -> Any:
     task, data = assemble(cfg, build(cfg.data))
     data.setup()
     return task.train(), data
-
-
-def with_memory_for(utterances: int, scored: Callable[[Batch], ScoredBatch]) -> Callable[[Batch], ScoredBatch]:
-    def limited(batch: Batch) -> ScoredBatch:
-        if len(batch) > utterances:
-            raise torch.OutOfMemoryError("CUDA out of memory")
-        return scored(batch)
-
-    return limited
 
 
 def test_it_leaves_no_trace(tiny_corpus: Path) -> None:
@@ -291,21 +196,23 @@ def test_it_leaves_no_trace(tiny_corpus: Path) -> None:
     assert all(weights.grad is None for weights in task.parameters())
 
 
-@pytest.mark.parametrize(
-    ("batch", "room", "line"),
-    [
+def test_too_little_memory_is_one_line_with_what_fits(tiny_corpus: Path) -> None:
+    for overrides, room, line in (
         (["batch.size=4"], 2, r"batch.size=4: its largest batch, 4 utterances of up to .* batch.size=2 fits$"),
         (["batch.size=4"], 0, r"a smaller one, or precision=16$"),
         (["batch.size=null", "batch.seconds=4"], 1, r"batch.seconds=4: .* batch.seconds=\d+\.\d fits$"),
-    ],
-)
-def test_too_little_memory_is_one_line_with_what_fits(
-    batch: list[str], room: int, line: str, tiny_corpus: Path
-) -> None:
-    task, data = assembled(tiny_corpus, *batch)
-    task.scored = with_memory_for(room, task.scored)
-    with pytest.raises(UsageError, match=line):
-        check_memory(task, data, nullcontext)
+    ):
+        task, data = assembled(tiny_corpus, *overrides)
+        scored = task.scored
+
+        def limited(batch: Batch, scored: Any = scored, room: int = room) -> ScoredBatch:
+            if len(batch) > room:
+                raise torch.OutOfMemoryError("CUDA out of memory")
+            return scored(batch)
+
+        task.scored = limited
+        with pytest.raises(UsageError, match=line):
+            check_memory(task, data, nullcontext)
 
 
 def test_the_largest_batch_is_the_longest_once_padded() -> None:

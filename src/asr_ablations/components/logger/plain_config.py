@@ -22,7 +22,10 @@ def plain_config(config: Config) -> Config:
     plain: Config = {}
     for key, value in config.items():
         if isinstance(value, dict) and key not in ("ablation", "arms"):
-            plain |= {key: name_option(key, value, config)} if key in groups() and "_target_" in value else {}
+            if key in groups() and "_target_" in value:
+                plain[key] = name_option(key, value, config)
+            elif key == "callbacks":  # options by name
+                plain[key] = "+".join(value) or "none"
             plain |= _leaves(value, f"{key}.")
         else:
             plain[key] = null_option(key) if value is None and key in groups() else value
