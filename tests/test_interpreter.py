@@ -6,8 +6,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 from asr_ablations.sweep.processes import PRELOAD
 from tests.helpers.command import clean_environment
 from tests.helpers.ending import end_with_parent
@@ -58,15 +56,15 @@ def test_a_forked_command_finds_what_a_fresh_one_does(tmp_path: Path) -> None:
     assert len({number for pair in drawn for number in pair}) == 9, "random numbers that nobody has seeded are alike"
 
 
-@pytest.mark.parametrize(
-    "ending", ["sys.exit('told')", "sys.exit(256 + 7)", "1 / 0", "os.kill(os.getpid(), 9)", "os._exit(4)",
-               "atexit.register(print, 'last')", "threading.Thread(target=print, args=['beside']).start()"],
-)  # fmt: skip
-def test_it_ends_as_a_fresh_one_does(ending: str, tmp_path: Path) -> None:
-    (tmp_path / "ends.py").write_text(f"import atexit, os, sys, threading\n\ndef main():\n    {ending}\n\nmain()\n")
+def test_it_ends_as_a_fresh_one_does(tmp_path: Path) -> None:
     environment = clean_environment(tmp_path, tmp_path)
-    fresh, forked = (python(["ends.py"], environment, tmp_path, fresh=fresh) for fresh in (True, False))
-    assert (forked.returncode, forked.stdout, forked.stderr) == (fresh.returncode, fresh.stdout, fresh.stderr)
+    for ending in (
+        "sys.exit('told')", "sys.exit(256 + 7)", "1 / 0", "os.kill(os.getpid(), 9)", "os._exit(4)",
+        "atexit.register(print, 'last')", "threading.Thread(target=print, args=['beside']).start()",
+    ):  # fmt: skip
+        (tmp_path / "ends.py").write_text(f"import atexit, os, sys, threading\n\ndef main():\n    {ending}\n\nmain()\n")
+        fresh, forked = (python(["ends.py"], environment, tmp_path, fresh=fresh) for fresh in (True, False))
+        assert (forked.returncode, forked.stdout, forked.stderr) == (fresh.returncode, fresh.stdout, fresh.stderr)
 
 
 def test_a_run_is_the_same_to_the_bit(tiny_corpus: Path, tmp_path: Path) -> None:

@@ -22,10 +22,7 @@ class Server(ThreadingHTTPServer):
         self.breaks: list[int] = []
         self.requests: list[tuple[str, str | None]] = []
         self.resumes = True
-
-    @property
-    def address(self) -> str:
-        return f"http://127.0.0.1:{self.server_port}/resources/12"
+        self.address = f"http://127.0.0.1:{self.server_port}/resources/12"
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -36,40 +33,29 @@ class Handler(BaseHTTPRequestHandler):
         self.server.requests.append((self.path, requested))
         content = self.server.files.get(self.path.rpartition("/")[2])
         if content is None:
-            self.send_error(404)
-            return
+            return self.send_error(404)
         start = int(re.fullmatch(r"bytes=(\d+)-", requested)[1]) if requested and self.server.resumes else 0  # type: ignore[index]
-        if start >= len(content) > 0:
-            self.send_response(416)
-            self.send_header("Content-Range", f"bytes */{len(content)}")
-            self.send_header("Content-Length", "0")
-            self.end_headers()
-            return
-        self.send_response(206 if start else 200)
+        beyond, size = start >= len(content) > 0, len(content)
+        self.send_response(416 if beyond else 206 if start else 200)
         if start:
-            self.send_header("Content-Range", f"bytes {start}-{len(content) - 1}/{len(content)}")
-        self.send_header("Content-Length", str(len(content) - start))
+            self.send_header("Content-Range", f"bytes {'*' if beyond else f'{start}-{size - 1}'}/{size}")
+        self.send_header("Content-Length", str(max(size - start, 0)))
         self.end_headers()
-        cut = self.server.breaks.pop(0) if self.server.breaks else len(content)
+        cut = self.server.breaks.pop(0) if self.server.breaks and not beyond else size
         self.wfile.write(content[start : start + cut])
-        self.wfile.flush()
         self.close_connection = True
 
-    def log_message(self, *_: object) -> None:
-        """Nothing."""
+    def log_message(self, *_: object) -> None: ...
 
 
 @contextmanager
 def serving() -> Iterator[Server]:
-    server = Server()
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
-    thread.start()
-    try:
-        yield server
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
+    with Server() as server:
+        threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
+        try:
+            yield server
+        finally:
+            server.shutdown()
 
 
 def archive(folder: Path, split: str, *more: tuple[tarfile.TarInfo, bytes]) -> bytes:

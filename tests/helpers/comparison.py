@@ -1,6 +1,7 @@
 """Comparisons made by hand: three arms, three seeds, real audio, curves that fall as in training; and a search."""
 
 import csv
+import itertools
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -54,9 +55,8 @@ def comparison(folder: Path, seeds: int = 3, **changes: Any) -> Comparison:
     utilisation, which a report reads from disk.
     """
     audio = _audio(folder / "audio")
-    runs = [
-        _run(folder / f"{name}-{seed}", name, rate, seed, audio) for name, rate in ARMS.items() for seed in range(seeds)
-    ]
+    each = itertools.product(ARMS.items(), range(seeds))
+    runs = [_run(folder / f"{name}-{seed}", name, rate, seed, audio) for (name, rate), seed in each]
     failed = Unfinished(folder / "rnn=gru-9", "failed", "CUDA out of memory", runs[seeds].config, ["rnn=gru", "seed=9"])
     records = Records(runs, unfinished=[failed], warnings=["rnn=rnn, seed 2 ran on another processor than the others."])
     made = compare(records, Options(targets=list(TARGETS)), "rnn_type")
@@ -67,18 +67,12 @@ def scaled(whole: Comparison) -> Comparison:
     """The first arm on 1, 2 and 4 GPUs, in 1, 1/1.8 and 1/3 of the time."""
     arms = []
     for gpus, speed in {1: 1.0, 2: 1.8, 4: 3.0}.items():
-        runs = [
-            replace(
-                run,
-                config={**run.config, "gpus": gpus, "hardware": {"price_per_hour": 3.0 * gpus}},
-                metrics=[
-                    {key: value / speed if key == COLUMN and value else value for key, value in row.items()}
-                    for row in run.metrics
-                ],
-                summary=replace(run.summary, audio_hours_per_second=speed * 0.03),
-            )
-            for run in whole.arms[0].runs
-        ]
+        runs = []
+        for run in whole.arms[0].runs:
+            metrics = [{**row, COLUMN: value / speed} if (value := row.get(COLUMN)) else row for row in run.metrics]
+            config = {**run.config, "gpus": gpus, "hardware": {"price_per_hour": 3.0 * gpus}}
+            summary = replace(run.summary, audio_hours_per_second=speed * 0.03)
+            runs.append(replace(run, config=config, metrics=metrics, summary=summary))
         arms.append(Arm(f"gpus={gpus}", runs))
     return replace(whole, arms=arms, design=replace(whole.design, baseline=arms[0]))
 
@@ -116,11 +110,10 @@ def _run(folder: Path, name: str, rate: float, seed: int, audio: list[Path]) -> 
         "ablation": ablation,
     }  # fmt: skip
     environment = {
-        "command": ["src/train.py", "-m", "rnn=lstm,gru,rnn"],
-        "versions": {"python": "3.11.2", "torch": "2.11.0"},
+        "command": ["src/train.py", "-m", "rnn=lstm,gru,rnn"], "versions": {"python": "3.11.2", "torch": "2.11.0"},
         "hardware": {"processor": "AMD EPYC", "cores": 2, "gpus": []},
         "code": {"commit": "3706529abc", "dirty_diff": ""},
-    }
+    }  # fmt: skip
     fingerprint = {"sets": {"train": {"utterances": 640, "hours": 2.0, "speakers": 20}}}
     return Record(
         folder, config, [name, f"seed={seed}"], parse(Summary, summary), metrics, utterances,
@@ -134,10 +127,8 @@ def _epoch(epoch: int, rate: float, speed: float, generator: np.random.Generator
     step = (epoch + 1) * STEPS - 1
     wer = (rate + (1 - rate) * fallen) * noise[0]
     blank = dict.fromkeys(("train/loss_step", "train/loss_epoch", "validation/dev-clean/wer", "time/seconds"))
-    within = [
-        {**blank, "epoch": epoch, "step": epoch * STEPS + k, "train/loss_step": (0.2 + 2.5 * fallen) * noise[3]}
-        for k in (9, 19, 29)
-    ]
+    loss_step = {**blank, "epoch": epoch, "train/loss_step": (0.2 + 2.5 * fallen) * noise[3]}
+    within = [{**loss_step, "step": epoch * STEPS + k} for k in (9, 19, 29)]
     validated = {
         **blank, "epoch": epoch, "step": step, "validation/dev-clean/wer": wer, "validation/dev-clean/cer": wer / 2.6,
         "validation/dev-clean/loss": (0.4 * rate / 0.2 + 2.4 * fallen) * noise[1],
@@ -184,12 +175,8 @@ def _rates(rows: list[dict[str, object]]) -> dict[str, float]:
 def _samples(path: Path, speed: float, generator: np.random.Generator) -> None:
     with path.open("w", newline="") as file:
         table = csv.writer(file)
-        table.writerow(
-            [
-                "seconds", "phase", "cpu_percent", "host_memory_gib", "disk_read_mib", "gpu_percent",
-                "gpu_memory_gib", "gpu_power_watts", "audio_hours", "gpu_percents",
-            ]
-        )  # fmt: skip
+        file.write("seconds,phase,cpu_percent,host_memory_gib,disk_read_mib,gpu_percent,")
+        file.write("gpu_memory_gib,gpu_power_watts,audio_hours,gpu_percents\n")
         for second in range(1, 100):
             phase = "evaluate" if second > 95 else "validate" if second % 5 == 0 else "train"
             cpu = 50 + 10 * generator.random() if phase == "train" else 90 * generator.random()

@@ -5,8 +5,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from socketserver import StreamRequestHandler, ThreadingTCPServer
 
-NOT_FOUND = b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
-
 
 class Handler(StreamRequestHandler):
     server: "DeadServer"
@@ -15,7 +13,7 @@ class Handler(StreamRequestHandler):
         method = self.rfile.readline().partition(b" ")[0].decode()
         self.server.requests.append(method)
         if method in self.server.answered:
-            self.wfile.write(NOT_FOUND)
+            self.wfile.write(b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
         else:
             self.server.hangs_up.wait()
 
@@ -30,10 +28,7 @@ class DeadServer(ThreadingTCPServer):
     def __init__(self, *answered: str) -> None:
         super().__init__(("127.0.0.1", 0), Handler)
         self.answered, self.requests, self.hangs_up = answered, list[str](), threading.Event()
-
-    @property
-    def address(self) -> str:
-        return f"http://127.0.0.1:{self.server_address[1]}"
+        self.address = f"http://127.0.0.1:{self.server_address[1]}"
 
 
 @contextmanager

@@ -1,6 +1,7 @@
 """The same hypotheses in the format of each toolkit, written as that toolkit writes them."""
 
 import csv
+import io
 import json
 import random
 from collections.abc import Callable, Mapping
@@ -48,11 +49,11 @@ def kaldi(texts: Words) -> str:
 
 def nemo(hypotheses: Words, spoken: Words) -> str:
     """speech_to_text_eval.py: the manifest with pred_text added."""
-    lines = [
-        {"audio_filepath": f"/data/{id_}.wav", "duration": 1.0, "text": spoken[id_], "pred_text": text}
-        for id_, text in hypotheses.items()
-    ]
-    return "".join(f"{json.dumps(line)}\n" for line in lines)
+    lines = ""
+    for id_, text in hypotheses.items():
+        line = {"audio_filepath": f"/data/{id_}.wav", "duration": 1.0, "text": spoken[id_], "pred_text": text}
+        lines += f"{json.dumps(line)}\n"
+    return lines
 
 
 def icefall(hypotheses: Words, spoken: Words) -> str:
@@ -71,15 +72,11 @@ def speechbrain(hypotheses: Words, spoken: Words) -> str:
         "  I   ;     S      ; = ;  =  ;   S   ;   D  \n and  ; hypothesis ; on ; the ; third ; <eps>\n",
     ]
     for id_, text in hypotheses.items():
-        pairs = align(spoken[id_].split(), text.split())
-        rows = [
-            [a or "<eps>", "=" if a == b else "I" if a is None else "D" if b is None else "S", b or "<eps>"]
-            for a, b in pairs
-        ]
-        widths = [max(map(len, row)) for row in rows]
-        lines = [
-            " ; ".join(row[line].center(width) for row, width in zip(rows, widths, strict=True)) for line in range(3)
-        ]
+        columns = []
+        for a, b in align(spoken[id_].split(), text.split()):
+            cells = (a or "<eps>", "=" if a == b else "I" if a is None else "D" if b is None else "S", b or "<eps>")
+            columns.append([cell.center(max(map(len, cells))) for cell in cells])
+        lines = [" ; ".join(column[line] for column in columns) for line in range(3)]
         parts.append(f"{'=' * 80}\n{id_}, %WER 9.99 [ 1 / 12, 0 ins, 0 del, 1 sub ]\n" + "\n".join(lines) + "\n")
     return "".join(parts)
 
@@ -87,14 +84,9 @@ def speechbrain(hypotheses: Words, spoken: Words) -> str:
 def table(hypotheses: Words, spoken: Words) -> str:
     """A table as evaluations with Hugging Face's datasets write them, with ids."""
     rows = [("id", "reference", "prediction"), *((id_, spoken[id_], text) for id_, text in hypotheses.items())]
-    lines: list[str] = []
-
-    class Writer:
-        def write(self, line: str) -> None:
-            lines.append(line)
-
-    csv.writer(Writer()).writerows(rows)
-    return "".join(lines)
+    written = io.StringIO(newline="")
+    csv.writer(written).writerows(rows)
+    return written.getvalue()
 
 
 SELF_CONTAINED: dict[str, Callable[[Words, Words], str]] = {

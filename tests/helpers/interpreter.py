@@ -184,11 +184,9 @@ def expect(code: int, done: subprocess.CompletedProcess[Any]) -> subprocess.Comp
 
 def _interpreter(environment: Mapping[str, str], program: Sequence[str] | None) -> socket.socket:
     """The one that has read these variables; any starts a program, which reads its own."""
-    return next(iter(_started.values())) if program and _started else loaded(_before_imports(environment))[0]
-
-
-def _before_imports(environment: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
-    return tuple(sorted((name, value) for name, value in environment.items() if name.startswith(BEFORE_IMPORTS)))
+    if program and _started:
+        return next(iter(_started.values()))
+    return loaded(tuple(sorted(item for item in environment.items() if item[0].startswith(BEFORE_IMPORTS))))
 
 
 def _leave(server: socket.socket, process: subprocess.Popen[bytes]) -> None:
@@ -202,7 +200,7 @@ def interpreters() -> set[int]:
 
 
 @cache
-def loaded(variables: tuple[tuple[str, str], ...]) -> tuple[socket.socket, subprocess.Popen[bytes]]:
+def loaded(variables: tuple[tuple[str, str], ...]) -> socket.socket:
     """An interpreter with these variables. It ends, and its commands with it, when this process does."""
     ours, theirs = socket.socketpair()
     kept = {
@@ -222,4 +220,4 @@ def loaded(variables: tuple[tuple[str, str], ...]) -> tuple[socket.socket, subpr
     assert (ready, text) == ("ready\n", ""), f"imports end or print: {text}"
     _started[process.pid] = ours
     atexit.register(_leave, ours, process)
-    return ours, process
+    return ours

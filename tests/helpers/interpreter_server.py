@@ -5,9 +5,8 @@ folder, arguments, limits and standard files, a session, default signals, one th
 temporary folder. It ends as an interpreter does, up to the point where that would take its modules apart: with torch
 loaded that alone takes more than a second.
 
-The Python processes that a command starts itself are forked like the command, from a process that was set apart before
-the command began, and so knows nothing of it: the server that arms are forked from, and what runs a frozen config, in
-ranks or alone. Everything else, and all that a command with an interpreter of its own starts, is started as ever.
+What a command starts itself of Python is forked, too, from a process that was set apart before the command began: the
+server that arms are forked from, and what runs a frozen config, in ranks or alone. All else is started as ever.
 """
 
 import atexit
@@ -49,9 +48,7 @@ MODULES = ("asr_ablations.runs.process", TORCHRUN)
 """What is forked of what is started with -m."""
 PR_SET_CHILD_SUBREAPER = 36
 Order = dict[str, Any]
-"""words after `python`, environment, folder, session: whether it leads one, numbers: those of its files, blocked: the
-signals that it gets none of.
-"""
+"""words after `python`, environment, folder, session: whether it leads one, numbers of its files, blocked signals."""
 _libc = ctypes.CDLL(None)
 
 
@@ -81,15 +78,26 @@ def serve(requests: socket.socket) -> list[int]:
             ready, _, _ = select.select([requests, woken], [], [])
             if woken in ready:
                 os.read(woken, 2**12)
-                tell_ended(running)
+                for pid, status in list(running.items()):
+                    ended, how = os.waitpid(pid, os.WNOHANG)
+                    if ended:
+                        os.write(status, f"{os.waitstatus_to_exitcode(how)}\n".encode())
+                        os.close(running.pop(pid))
             if requests in ready:
                 message, files, *_ = socket.recv_fds(requests, 1, 5)
                 if not message:
                     sys.exit()
                 status = files.pop()
-                if (pid := os.fork()) == 0:
+                if (pid := os.fork()) == 0:  # of the server it keeps nothing
                     end_with_parent()
-                    leave((woken, wake, status, *running.values()), requests)
+                    signal.set_wakeup_fd(-1)
+                    for number in (signal.SIGCHLD, signal.SIGTERM):
+                        signal.signal(number, signal.SIG_DFL)
+                    signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored after a shell's `&`
+                    requests.close()
+                    for file in (woken, wake, status, *running.values()):
+                        os.close(file)
+                    os.setsid()
                     running.clear()
                     return files
                 running[pid] = status
@@ -99,26 +107,6 @@ def serve(requests: socket.socket) -> list[int]:
     finally:
         for pid in running:
             kill_session(pid)
-
-
-def leave(files: Sequence[int], requests: socket.socket) -> None:
-    """Make a forked process a command's: of the server it keeps nothing."""
-    signal.set_wakeup_fd(-1)
-    for number in (signal.SIGCHLD, signal.SIGTERM):
-        signal.signal(number, signal.SIG_DFL)
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored where a shell started the tests with `&`
-    requests.close()
-    for file in files:
-        os.close(file)
-    os.setsid()
-
-
-def tell_ended(running: dict[int, int]) -> None:
-    for pid, status in list(running.items()):
-        ended, how = os.waitpid(pid, os.WNOHANG)
-        if ended:
-            os.write(status, f"{os.waitstatus_to_exitcode(how)}\n".encode())
-            os.close(running.pop(pid))
 
 
 def become(files: Sequence[int]) -> NoReturn:
@@ -133,7 +121,7 @@ def become(files: Sequence[int]) -> NoReturn:
         for number in (signal.SIGPIPE, signal.SIGXFSZ):  # which Python ignores, and a program inherits
             signal.signal(number, signal.SIG_DFL)
         os.execvpe(program[0], program, request["environment"])
-    set_apart(str(SOURCE), standard, become_child)
+    set_apart(standard)
     take_over(dict(enumerate(standard)), SET_BY_IMPORTS | request["environment"], request["folder"])
     if request["words"][0] == "-u":
         sys.stdout.reconfigure(write_through=True)  # type: ignore[union-attr]
@@ -146,7 +134,7 @@ def become(files: Sequence[int]) -> NoReturn:
     main.__dict__.update(__file__=script, __builtins__=builtins)
     with open(script, "rb") as source:
         text = source.read()
-    end(lambda: exec(compile(text, script, "exec"), main.__dict__), script)
+    end(lambda: exec(compile(text, script, "exec"), main.__dict__))
 
 
 def be_unlike_others() -> None:
@@ -174,15 +162,18 @@ def take_over(files: dict[int, int], environment: dict[str, str], folder: str) -
     tempfile.tempdir = None  # known of another environment
 
 
-def end(run: Callable[[], Any], script: str) -> NoReturn:
+def end(run: Callable[[], Any]) -> NoReturn:
     """Run, and end this process as the interpreter would."""
     code = 0
     try:
         run()
     except SystemExit as error:
-        code = exit_code(error.code)
+        if not isinstance(error.code, int | None):
+            print(error.code, file=sys.stderr)
+        code = error.code & 0xFF if isinstance(error.code, int) else int(error.code is not None)
     except BaseException as error:
-        error.__traceback__ = from_script(error.__traceback__, script)
+        trace = error.__traceback__
+        error.__traceback__ = trace and trace.tb_next and trace.tb_next.tb_next  # from the script on
         sys.excepthook(type(error), error, error.__traceback__)
         code = -signal.SIGINT if isinstance(error, KeyboardInterrupt) else 1
     try:
@@ -199,36 +190,14 @@ def end(run: Callable[[], Any], script: str) -> NoReturn:
     os._exit(code)
 
 
-def exit_code(value: object) -> int:
-    """What sys.exit(value) ends in."""
-    if value is None:
-        return 0
-    if isinstance(value, int):
-        return value & 0xFF
-    print(value, file=sys.stderr)
-    return 1
-
-
-def from_script(trace: types.TracebackType | None, script: str) -> types.TracebackType | None:
-    """The part of a traceback that a user sees, which begins in the script."""
-    frame = trace
-    while frame is not None and frame.tb_frame.f_code.co_filename != script:
-        frame = frame.tb_next
-    return frame or trace
-
-
-def set_apart(source: str, close: Sequence[int], become: Callable[[Order, list[int]], NoReturn]) -> None:
-    """Fork the process that this one's children are forked from, and have them started by it.
-
-    source: what comes first in PYTHONPATH where this checkout's code is started; close: files that the process has no
-    use for; become: makes a forked process what was ordered, with its files.
-    """
+def set_apart(close: Sequence[int] = ()) -> None:
+    """Fork the process that this one's children are forked from, and have them started by it; it closes these files."""
     ours, theirs = socket.socketpair()
     if os.fork() == 0:
         ours.close()
         for file in close:
             os.close(file)
-        become(*_next_child(theirs))
+        become_child(*_next_child(theirs))
     theirs.close()
     execute, spawn = subprocess.Popen._execute_child, multiprocessing.util.spawnv_passfds  # type: ignore[attr-defined]
     names = list(inspect.signature(execute).parameters)
@@ -237,7 +206,7 @@ def set_apart(source: str, close: Sequence[int], become: Callable[[Order, list[i
         call = dict(zip(names, (self, *given), strict=True))
         words, environment = call["args"], {**(os.environ if call["env"] is None else call["env"])}
         plain = isinstance(words, (list, tuple)) and not (call["preexec_fn"] or call["pass_fds"] or call["shell"])
-        if not (plain and words[0] == sys.executable and _is_forked(words[1:], environment, source)):
+        if not (plain and words[0] == sys.executable and _is_forked(words[1:], environment)):
             execute(self, *given)
             return
         standard = [call[name] for name in ("p2cread", "c2pwrite", "errwrite")]
@@ -258,10 +227,10 @@ def set_apart(source: str, close: Sequence[int], become: Callable[[Order, list[i
     multiprocessing.util.spawnv_passfds = spawn_or_fork
 
 
-def _is_forked(words: Sequence[str], environment: dict[str, str], source: str) -> bool:
+def _is_forked(words: Sequence[str], environment: dict[str, str]) -> bool:
     """Only this checkout's code is what has been imported."""
     module = words[words.index("-m") + 1] if "-m" in words[:2] else None
-    return module in MODULES and environment.get("PYTHONPATH", "").split(os.pathsep)[0] == source
+    return module in MODULES and environment.get("PYTHONPATH", "").split(os.pathsep)[0] == str(SOURCE)
 
 
 def _start(orders: socket.socket, order: Order, files: Sequence[int]) -> int:
@@ -317,19 +286,19 @@ def become_child(order: Order, files: list[int]) -> NoReturn:
     be_unlike_others()
     if words[0] == "-c":
         sys.argv = ["-c"]
-        end(lambda: exec(words[1], {"__name__": "__main__"}), "<string>")
+        end(lambda: exec(words[1], {"__name__": "__main__"}))
     if words[0] == "-u":
         sys.stdout.reconfigure(write_through=True)  # type: ignore[union-attr]
     _, name, *arguments = words[words.index("-m") :]
     if name == TORCHRUN:  # which starts processes of its own
-        set_apart(str(SOURCE), [], become_child)
+        set_apart()
     if threads := environment.get("OMP_NUM_THREADS"):  # read when torch is loaded
         sys.modules["torch"].set_num_threads(int(threads))
     own = [place for place in sys.path[1:] if place not in before]
     sys.path[:] = [order["folder"], *environment["PYTHONPATH"].split(os.pathsep), *own]
     sys.argv = ["-m", *arguments]
     sys.modules.pop(name, None)  # it is to be __main__
-    end(lambda: runpy.run_module(name, run_name="__main__", alter_sys=True), "<frozen runpy>")
+    end(lambda: runpy.run_module(name, run_name="__main__", alter_sys=True))
 
 
 if __name__ == "__main__":

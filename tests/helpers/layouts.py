@@ -45,20 +45,16 @@ def write_split(corpus: Any, split: str, utterances: Iterable[Utterance]) -> Non
     """Utterances, each a whole audio file, as a split under the root of a corpus that its `find` reads back: by its
     own method `write` if it has one, or else in its layout.
     """
+    kinds = {
+        Manifest: _write_manifest, CommonVoice: write_common_voice, HuggingFace: write_audio_folder,
+        Lhotse: write_cuts, Kaldi: _write_kaldi,
+    }  # fmt: skip
     if hasattr(corpus, "write"):
         corpus.write(split, utterances)
     elif isinstance(corpus, MLS):
         _write_mls(corpus.root / split, utterances, corpus.ending)
-    elif isinstance(corpus, Manifest):
-        _write_manifest(corpus.path(split), utterances)
-    elif isinstance(corpus, CommonVoice):
-        write_common_voice(corpus.path(split), utterances)
-    elif isinstance(corpus, HuggingFace):
-        write_audio_folder(corpus.path(split), utterances)
-    elif isinstance(corpus, Lhotse):
-        write_cuts(corpus.path(split), utterances)
-    elif isinstance(corpus, Kaldi):
-        _write_kaldi(corpus.path(split), utterances)
+    elif write := next((write for kind, write in kinds.items() if isinstance(corpus, kind)), None):
+        write(corpus.path(split), utterances)
     else:
         part_of_train = split == "dev" and "dev" not in corpus.folders()
         write = _write_kaldi if isinstance(corpus, SpeechOcean762) else _write_chapters
@@ -86,13 +82,12 @@ def _write_kaldi(folder: Path, utterances: Iterable[Utterance]) -> None:
 
 def _write_manifest(path: Path, utterances: Iterable[Utterance]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    lines = [
-        {"audio_filepath": str(u.audio.resolve()), "text": u.text, "id": u.id}
-        | ({"speaker": u.speaker} if u.speaker else {})
-        | ({"unit": u.unit} if u.unit and u.unit.partition(" ")[0] not in UNKNOWN_SPEAKERS else {})
-        for u in utterances
-    ]
-    path.write_text("".join(f"{json.dumps(line, ensure_ascii=False)}\n" for line in lines), encoding="utf-8")
+    with path.open("w", encoding="utf-8") as file:
+        for u in utterances:
+            unit = None if u.unit.partition(" ")[0] in UNKNOWN_SPEAKERS else u.unit
+            line = {"audio_filepath": str(u.audio.resolve()), "text": u.text, "id": u.id}
+            line |= {key: value for key, value in {"speaker": u.speaker, "unit": unit}.items() if value}
+            file.write(f"{json.dumps(line, ensure_ascii=False)}\n")
 
 
 def _write_mls(folder: Path, utterances: Iterable[Utterance], ending: str) -> None:
@@ -175,17 +170,11 @@ def make_table(utterances: Iterable[Utterance]) -> Any:
     """Audio, text and speaker of utterances, with the audio files' bytes and names, as a pyarrow.Table."""
     import pyarrow
 
-    rows = [
-        {
-            "audio": {"bytes": u.audio.read_bytes(), "path": f"{u.id}{u.audio.suffix}"},
-            "text": u.text.upper(),
-            "speaker_id": int(u.speaker),
-        }
-        for u in utterances
-    ]
-    audio = pyarrow.struct({"bytes": pyarrow.binary(), "path": pyarrow.string()})
-    columns = {"audio": audio, "text": pyarrow.string(), "speaker_id": pyarrow.int64()}
-    return pyarrow.Table.from_pylist(rows, schema=pyarrow.schema(columns))
+    rows = []
+    for u in utterances:
+        audio = {"bytes": u.audio.read_bytes(), "path": f"{u.id}{u.audio.suffix}"}
+        rows.append({"audio": audio, "text": u.text.upper(), "speaker_id": int(u.speaker)})
+    return pyarrow.Table.from_pylist(rows)
 
 
 def write_layouts(tones: Path, places: Path) -> None:

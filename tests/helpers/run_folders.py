@@ -2,6 +2,7 @@
 
 import functools
 import importlib.metadata
+import itertools
 import json
 import re
 from collections.abc import Callable
@@ -51,23 +52,16 @@ def metrics(curve: list[float], seconds: float | None = 10.0, steps: int = 5) ->
     in the first epoch, 0.8 times as many in others; None for a record without times.
     """
     rows: list[Row] = []
-    head = ["epoch", "step", "train/loss_epoch", *(f"validation/dev/{key}" for key in FIGURES)]
-    times = [] if seconds is None else ["time/seconds", "time/audio_hours", "train/epoch_seconds"]
+    times = ["time/seconds", "time/audio_hours", "train/epoch_seconds"] if seconds else []
+    keys = ["epoch", "step", "train/loss_epoch", *(f"validation/dev/{key}" for key in FIGURES), *times]
     for epoch, value in enumerate(curve):
-        place = {"epoch": epoch, "step": steps * (epoch + 1) - 1}
-        spent = (
-            {} if seconds is None else {"time/seconds": seconds * (epoch + 1), "time/audio_hours": 0.5 * (epoch + 1)}
-        )
+        spent = dict(zip(times, ((seconds or 0) * (epoch + 1), 0.5 * (epoch + 1)), strict=False))
         validated = {"wer": value, "cer": value / 3, "cer_longer": value / 3, "loss": NATS * value}
-        rows.append({**place, **{f"validation/dev/{key}": figure for key, figure in validated.items()}, **spent})
-        trained = {} if seconds is None else {"train/epoch_seconds": seconds if epoch == 0 else 0.8 * seconds}
-        rows.append({**place, "train/loss_epoch": 5 * value, **trained})
-    return [{key: row.get(key, "") for key in [*head, *times]} for row in rows]
-
-
-def _final(rows: list[Row]) -> Row:
-    measured = as_json(rates(rows))
-    return {**measured, "loss": NATS * measured["wer"]}
+        trained = {"train/loss_epoch": 5 * value, "train/epoch_seconds": (1 if epoch == 0 else 0.8) * (seconds or 0)}
+        for row in ({f"validation/dev/{key}": figure for key, figure in validated.items()} | spent, trained):
+            row |= {"epoch": epoch, "step": steps * (epoch + 1) - 1}
+            rows.append({key: row.get(key, "") for key in keys})
+    return rows
 
 
 def write_run(
@@ -85,10 +79,7 @@ def write_run(
 ) -> Path:
     """One run's folder; `noise` draws its errors, `change` edits it afterwards; behaviour: the code's version."""
     data = ["data=an4", "data.root=/somewhere"]
-    seeds = [one for one in overrides if one.startswith("seed=")]  # set afterwards: 200 runs are not composed 200 times
-    cfg = compose(*data, *(one for one in overrides if one not in seeds))
-    for one in seeds:
-        cfg.seed = int(one.removeprefix("seed="))
+    cfg = compose(*data, *overrides)
     OmegaConf.update(cfg, "ablation", ablation, force_add=True)
     cfg.overrides, cfg.outputs, cfg.sweep = [*data, *overrides], str(outputs), sweep
     run = Run(cfg)
@@ -101,7 +92,9 @@ def write_run(
     curve = curve or [0.9, 0.5, 0.3, 0.25, rate]
     write_csv(run.folder / "utterances.csv", rows)
     write_csv(run.folder / "metrics.csv", metrics(curve, seconds))
-    sets = {name: _final([row for row in rows if row["set"] == name]) for name in ("dev", "test")}
+    sets = {name: as_json(rates([row for row in rows if row["set"] == name])) for name in ("dev", "test")}
+    for figures in sets.values():
+        figures["loss"] = NATS * figures["wer"]
     write_json(
         run.folder / "summary.json",
         {
@@ -113,14 +106,10 @@ def write_run(
     )  # fmt: skip
     told = {name: {"utterances": 72, "sha256": f"{name}-hash"} for name in ("train", "dev", "test")}
     write_json(run.folder / "data.json", {"sets": told, "left_out_of_training": [], "alphabet": "ab "})
-    path = run.folder / "environment.json"
-    if behaviour is not None:
-        write_json(path, {**json.loads(path.read_text()), "behaviour": behaviour})
-    if status != "done":
-        path = run.folder / "status.json"
-        write_json(
-            path, {**json.loads(path.read_text()), "status": status, "reason": "out of memory", "pid": 2**22 + 7}
-        )
+    failed = {"status": status, "reason": "out of memory", "pid": 2**22 + 7} if status != "done" else {}
+    other = {} if behaviour is None else {"behaviour": behaviour}
+    for path, changes in ((run.folder / "environment.json", other), (run.folder / "status.json", failed)):
+        write_json(path, {**json.loads(path.read_text()), **changes})
     if change:
         change(run.folder)
     return run.folder
@@ -145,11 +134,8 @@ def write_sweep(
     """Runs of every choice (overrides, separated by spaces) with so many seeds; the sweep's folder. declared: its first
     launch named all of them.
     """
-    number = 0
-    for choice, rate in rates_by_choice.items():
-        for seed in range(seeds):
-            number += 1
-            write_run(outputs, *choice.split(), f"seed={seed}", rate=rate, noise=number, **more)
+    for number, (choice, seed) in enumerate(itertools.product(rates_by_choice, range(seeds)), start=1):
+        write_run(outputs, *choice.split(), f"seed={seed}", rate=rates_by_choice[choice], noise=number, **more)
     sweep: Path = outputs / more.get("sweep", "sweep")
     if declared:
         declare(sweep)

@@ -33,17 +33,13 @@ def folder() -> Path:
 def bigrams(name: str, words: list[str], seed: int = 0) -> Path:
     """An ARPA file with random probabilities of all words, and of pairs of the first few."""
     generator = np.random.default_rng(seed)
+    drawn = generator.uniform(0.5, 1.5, len(words))
     first: list[Entry] = [(("<unk>",), -4.0, 0.0), (("<s>",), -99.0, -0.2), (("</s>",), -0.8, None)]
-    first += [((word,), math.log10(p), -0.3) for word, p in zip(words, _distribution(generator, words), strict=True)]
+    first += [((word,), math.log10(p), -0.3) for word, p in zip(words, 0.8 * drawn / drawn.sum(), strict=True)]
     few = ["<s>", *words[:4]]
     second: list[Entry] = [((a, b), -float(generator.uniform(0.1, 1.5)), None) for a in few for b in few[1:]]
     write_arpa(folder() / name, [first, second])
     return folder() / name
-
-
-def _distribution(generator: np.random.Generator, words: list[str]) -> list[float]:
-    drawn = generator.uniform(0.5, 1.5, len(words))
-    return list(0.8 * drawn / drawn.sum())
 
 
 def spelled(alphabet: Alphabet, longest: int) -> list[str]:
@@ -55,13 +51,12 @@ def spelled(alphabet: Alphabet, longest: int) -> list[str]:
 def recurrent_model(name: str, letters: str, seed: int = 0) -> Path:
     """A recurrent model of these letters with weights as they are drawn."""
     made = folder() / name
-    if not made.is_dir():
-        made.mkdir()
-        with torch.random.fork_rng():
-            torch.manual_seed(seed)
-            model = LetterLSTM(letters, width=8, layers=1)
-            model.output.weight.data.mul_(4)  # else it prefers nothing
-        save(model, made)
+    made.mkdir(exist_ok=True)
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        model = LetterLSTM(letters, width=8, layers=1)
+        model.output.weight.data.mul_(4)  # else it prefers nothing
+    save(model, made)
     return made
 
 
