@@ -17,8 +17,7 @@ from tests.helpers.sweep_files import NAMES, SWEEPS
 
 TYPED = Path(__file__).parent / "published.yaml"
 PAPERS: dict[str, dict[str, Any]] = yaml.safe_load(TYPED.read_text(encoding="utf-8"))
-BRAUN = PAPERS["Braun2018"]
-BAUNSGAARD = PAPERS["Baunsgaard2020"]
+BRAUN, *_, BAUNSGAARD = PAPERS.values()
 SYSTEMS = ("Sys1$", "Sys2$", "Sys10$")
 
 KEY = r"[A-Z][a-z]+(?:19|20)\d\d"
