@@ -154,18 +154,21 @@ def hash_source(target: str, within: str = "") -> str:
 
 def _read_modules(place: Path, target: str, within: tuple[str, ...]) -> dict[str, bytes]:
     """Return the source of all modules that a target needs, by path. within: allowed prefixes; () allows all."""
-    waiting, contents = [target], dict[str, bytes]()
+    waiting, visited, contents = [target], set[tuple[str, ...]](), dict[str, bytes]()
     while waiting:
         parts = waiting.pop().split(".")
         if within and not f"{'.'.join(parts)}.".startswith(tuple(f"{prefix}." for prefix in within)):
             continue
         for length in range(1, len(parts) + 1):  # importing a module also imports the packages that contain it
-            path = place.joinpath(*parts[:length])
+            if (prefix := tuple(parts[:length])) in visited:
+                continue
+            visited.add(prefix)
+            path = place.joinpath(*prefix)
             for file in (path / "__init__.py", path.with_name(f"{path.name}.py")):
                 name = file.relative_to(place).as_posix()
                 if name not in contents and file.is_file():
                     contents[name] = file.read_bytes()
-                    package = tuple(parts[:length] if file.name == "__init__.py" else parts[: length - 1])
+                    package = prefix if file.name == "__init__.py" else prefix[:-1]
                     waiting += _list_imports(file, contents[name], package)
     return contents
 
