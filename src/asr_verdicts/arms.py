@@ -179,7 +179,7 @@ def choice_of(run: ConfiguredRun, root: str) -> str:
         return "none"
     if not isinstance(node, dict):
         return value_text(run.content.get(root, node))
-    if "_target_" not in node:  # options by name, such as callbacks
+    if all(isinstance(value, dict) for value in node.values()):  # options by name, such as callbacks
         return "+".join(node) or "none"
     typed = [line.partition("=")[2] for line in run.overrides if line.lstrip("+").startswith(f"{root}=")]
     if typed and re.fullmatch(r"[\w.-]+", typed[-1]):

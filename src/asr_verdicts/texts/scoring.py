@@ -8,7 +8,7 @@ from functools import cache, partial
 from itertools import product
 from unicodedata import normalize
 
-from asr_verdicts.error_counts import error_columns, recorded_errors, total_errors, word_errors
+from asr_verdicts.error_counts import COLUMNS, error_columns, recorded_errors, total_errors, word_errors
 from asr_verdicts.errors import UsageError, choices
 from asr_verdicts.record import UtteranceRow
 from asr_verdicts.terminal import bar
@@ -304,10 +304,12 @@ def about_signs(file: Texts, rows: Sequence[UtteranceRow], spoken: Mapping[str, 
     - spoken: the test set's references, as in Scored
     """
     normalise, marks, on_marks = scoring.build_normalisation(), Counter[str](), 0
-    wrong = [row for row in rows if recorded_errors(row).count]
+    wrong = [row for row in rows if any(row[column] for column in COLUMNS["wer"][1:])]  # type: ignore[literal-required]
     for row in wrong:
         heard = file.entries[row["id"]].text if row["id"] in file.entries else ""
-        words = {mark: normalise(mark) for mark in MARK.findall(f"{spoken[row['id']]} {heard}")}
+        if not (found := MARK.findall(f"{spoken[row['id']]} {heard}")):
+            continue
+        words = {mark: normalise(mark) for mark in found}
         left, right = row["reference"].split(), row["hypothesis"].split()
         unmatched = {mark: abs(left.count(word) - right.count(word)) for mark, word in words.items() if word}
         on_marks += min(recorded_errors(row).count, sum(unmatched.values()))
