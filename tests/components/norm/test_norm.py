@@ -255,6 +255,17 @@ def test_one_pass_is_the_plain_one_clipped(
 
 @pytest.mark.usefixtures("interpreted")
 @without_its_warnings
+@pytest.mark.parametrize("bound", [0.0, 1.0])
+@pytest.mark.parametrize("way", ["normalise_fused", "normalise_valid", "normalise_masked"])
+def test_a_gradient_passes_where_the_output_is_at_a_bound(way: str, bound: float) -> None:
+    """A channel of equal values has its bias as output; clamp of torch 2.14 would give it no gradient."""
+    x, module = torch.ones(2, 3, 1), fused_norm((2, 3, 1))
+    nn.init.constant_(module.bias, bound)
+    assert float(passed(module, x, x, torch.tensor([3, 2]), way)["bias"]) == 5
+
+
+@pytest.mark.usefixtures("interpreted")
+@without_its_warnings
 def test_ranks_share_their_statistics_in_both_passes() -> None:
     """Two ranks with the same batch have the numbers of one process with both, each half of its weights' gradient."""
     x, weights = fused_signal(FUSED_SHAPE, torch.float32)
