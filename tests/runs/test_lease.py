@@ -287,3 +287,12 @@ time.sleep(600)
         launcher.kill()
         assert arm.wait(60) == -signal.SIGTERM
     launcher.wait()
+
+
+@pytest.mark.skipif(not Path("/proc/self/autogroup").exists(), reason="Linux without autogroups")
+def test_a_session_of_its_own_is_as_nice_as_the_command() -> None:
+    code = "import os; from asr_ablations.runs.process import keep_nice; os.setsid(); os.nice(7); keep_nice()"
+    read = "print(open('/proc/self/autogroup').read())"
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run([sys.executable, "-c", f"{code}; {read}"], env=environment, capture_output=True, text=True)
+    assert done.stdout.endswith("nice 7\n\n"), done.stderr

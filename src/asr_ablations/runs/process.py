@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import FrameType
 
@@ -90,9 +91,17 @@ def load_frozen(path: Path) -> DictConfig:
     return cfg
 
 
+def keep_nice() -> None:
+    """Give this session the niceness of this process. Linux weighs sessions against each other, each at first with 0."""
+    if (niceness := os.nice(0)) > 0:
+        with suppress(OSError):  # Linux without autogroups
+            Path("/proc/self/autogroup").write_text(str(niceness), encoding="ascii")
+
+
 def main(script: str, config: str, threads: int | None = None) -> None:
     """Run a script's `main` on a frozen config in this process. threads: CPU threads if the config sets none."""
     follow_launcher()
+    keep_nice()
     cfg = load_frozen(Path(config))
     if cfg.get("threads", "") is None:
         cfg.threads = threads
