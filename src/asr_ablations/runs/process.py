@@ -92,7 +92,7 @@ def load_frozen(path: Path) -> DictConfig:
 
 
 def keep_nice() -> None:
-    """Give this session the niceness of this process. Linux weighs sessions against each other, each at first with 0."""
+    """Give this session the niceness of this process. Linux weighs sessions against each other, each with 0."""
     if (niceness := os.nice(0)) > 0:
         with suppress(OSError):  # Linux without autogroups
             Path("/proc/self/autogroup").write_text(str(niceness), encoding="ascii")
