@@ -143,12 +143,13 @@ def test_ctc_says_what_has_no_number(target: str) -> None:
 
 
 def test_threads_change_no_bit_of_norm_and_ctc(native: str) -> None:
-    x, lengths = torch.randn(6, 40, 8, 16), torch.tensor([40, 3, 0, 40, 22, 1])
-    log_probs = torch.randn(6, 40, 9).log_softmax(-1)
+    x, lengths = torch.randn(6, 400, 32, 32), torch.tensor([400, 3, 0, 400, 22, 1])
+    assert x.numel() >= 2**21  # with fewer numbers, a norm would use one thread
+    log_probs = torch.randn(6, 400, 9).log_softmax(-1)
     results = []
     for threads in (1, 3):
         torch.set_num_threads(threads)
-        norm, y = BatchNorm([8, 16], momentum=0.1, epsilon=1e-5).train(), x.clone().requires_grad_()
+        norm, y = BatchNorm([32, 32], momentum=0.1, epsilon=1e-5).train(), x.clone().requires_grad_()
         z = norm(y, lengths, 0.0, 20.0)
         p = log_probs.clone().requires_grad_()
         nats = operations.ctc(p, torch.arange(1, 9), lengths, torch.tensor([4, 1, 0, 2, 1, 0]))

@@ -7,6 +7,7 @@ from typing import Protocol, runtime_checkable
 
 import numpy as np
 import torch
+from torch.nn.utils.rnn import pad_sequence
 from torch.utils.data import Sampler
 
 from asr_ablations.data.alphabet import Alphabet
@@ -93,6 +94,8 @@ def unlabelled_batch(waveforms: Sequence[np.ndarray]) -> Batch:
 
 def _pad(values: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
     """Split concatenated values (sum of lengths, F) into a zero-padded tensor (B, T, F). lengths: (B,), on the CPU."""
+    if values.device.type == "cpu" and len(lengths):  # a quarter of the time of the operations below
+        return pad_sequence(values.split(lengths.tolist()), batch_first=True)
     size = int(lengths.max()) if len(lengths) else 0
     valid = valid_frames(lengths, size, values.device)
     padded = values.new_zeros(*valid.shape, values.shape[1])

@@ -72,7 +72,7 @@ struct Recurrence {
   long shares() const { return std::max<long>(1, std::min<long>(layer.batch, layer.threads / layer.directions)); }
 
   void forward() {
-    in_parallel(layer.threads, layer.batch, [&](long rank) {
+    in_parallel(worthwhile(layer.threads, R * D), layer.batch, [&](long rank) {
       const float* from = layer.x + order[rank] * layer.frames * D;
       for (long t = 0; t < length[rank]; t++) narrow_row<Op>(from + t * D, x + (begin[rank] + t) * DP, D, DP);
     });
@@ -176,7 +176,7 @@ struct Recurrence {
   // Writes the sum or the concatenation of the directions, and 0 past each utterance's length.
   void put_outputs(const float* outputs) {
     long width = layer.concatenated ? layer.directions * H : H;
-    in_parallel(layer.threads, layer.batch, [&](long rank) {
+    in_parallel(worthwhile(layer.threads, R * width), layer.batch, [&](long rank) {
       float* to = layer.output + order[rank] * layer.frames * width;
       for (long t = 0; t < length[rank]; t++, to += width) {
         const float* first = outputs + (begin[rank] + t) * HP;

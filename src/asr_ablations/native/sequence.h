@@ -20,6 +20,7 @@ struct Norm {
   long width() const { return channels * std::max<long>(1, 128 / std::max<long>(channels, 1)); }
   long numbers(long b) const { return valid(lengths[b], frames) * inner * channels; }
   long begin(long b) const { return b * frames * inner * channels; }
+  long workers() const { return worthwhile(threads, begin(batch)); }
   long positions() const {
     long total = 0;
     for (long b = 0; b < batch; b++) total += valid(lengths[b], frames) * inner;
@@ -48,7 +49,7 @@ struct Norm {
     const long W = width(), count = std::max<long>(1, positions());
     Buffer<float> sums(batch * W);
     sums.zero(batch * W);
-    in_parallel(threads, batch, [&](long b) {
+    in_parallel(workers(), batch, [&](long b) {
       float* sum = sums.data + b * W;
       rows(b, [&](long at, long n) { EACH for (long i = 0; i < n; i++) sum[i] += x[at + i]; });
     });
@@ -56,7 +57,7 @@ struct Norm {
     for (long c = 0; c < channels; c++) mean[c] = float(first[c] / count);
     std::vector<float> centre = repeated(mean);
     sums.zero(batch * W);
-    in_parallel(threads, batch, [&](long b) {
+    in_parallel(workers(), batch, [&](long b) {
       float *sum = sums.data + b * W, *m = centre.data();
       rows(b, [&](long at, long n) { EACH for (long i = 0; i < n; i++) sum[i] += (x[at + i] - m[i]) * (x[at + i] - m[i]); });
     });
@@ -67,7 +68,7 @@ struct Norm {
     }
     std::vector<float> scale = repeated(deviation), weights = repeated(weight), offset = repeated(bias);
     const float least = float(low), most = float(high);
-    in_parallel(threads, batch, [&](long b) {
+    in_parallel(workers(), batch, [&](long b) {
       const float *m = centre.data(), *s = scale.data(), *w = weights.data(), *o = offset.data();
       rows(b, [&](long at, long n) {
         EACH for (long i = 0; i < n; i++) {
@@ -92,7 +93,7 @@ struct Norm {
     };
     Buffer<float> sums(2 * batch * W);
     sums.zero(2 * batch * W);
-    in_parallel(threads, batch, [&](long b) {
+    in_parallel(workers(), batch, [&](long b) {
       float *alone = sums.data + b * W, *times = sums.data + (batch + b) * W;
       rows(b, [&](long at, long n) {
         EACH for (long i = 0; i < n; i++) {
@@ -111,7 +112,7 @@ struct Norm {
       means[channels + c] = float(both[channels + c] / count);
     }
     std::vector<float> alone_means = repeated(means.data()), times_means = repeated(means.data() + channels);
-    in_parallel(threads, batch, [&](long b) {
+    in_parallel(workers(), batch, [&](long b) {
       const float *alone = alone_means.data(), *times = times_means.data();
       rows(b, [&](long at, long n) {
         EACH for (long i = 0; i < n; i++) {

@@ -154,21 +154,21 @@ def hash_source(target: str, within: str = "") -> str:
 
 def _read_modules(place: Path, target: str, within: tuple[str, ...]) -> dict[str, bytes]:
     """Return the source of all modules that a target needs, by path. within: allowed prefixes; () allows all."""
-    waiting, visited, contents = [target], set[tuple[str, ...]](), dict[str, bytes]()
+    waiting, seen, contents = [target], set[str](), dict[str, bytes]()
     while waiting:
         parts = waiting.pop().split(".")
         if within and not f"{'.'.join(parts)}.".startswith(tuple(f"{prefix}." for prefix in within)):
             continue
         for length in range(1, len(parts) + 1):  # importing a module also imports the packages that contain it
-            if (prefix := tuple(parts[:length])) in visited:
+            if (module := ".".join(parts[:length])) in seen:
                 continue
-            visited.add(prefix)
-            path = place.joinpath(*prefix)
+            seen.add(module)
+            path = place.joinpath(*parts[:length])
             for file in (path / "__init__.py", path.with_name(f"{path.name}.py")):
                 name = file.relative_to(place).as_posix()
                 if name not in contents and file.is_file():
                     contents[name] = file.read_bytes()
-                    package = prefix if file.name == "__init__.py" else prefix[:-1]
+                    package = tuple(parts[:length] if file.name == "__init__.py" else parts[: length - 1])
                     waiting += _list_imports(file, contents[name], package)
     return contents
 
@@ -177,11 +177,16 @@ def _read_modules(place: Path, target: str, within: tuple[str, ...]) -> dict[str
 def _list_imports(file: Path, content: bytes, package: tuple[str, ...]) -> list[str]:
     """Return the dotted names that a module imports, including all names in `from … import`, which may be modules."""
     try:
-        tree = ast.parse(content)
+        waiting: list[ast.AST] = [ast.parse(content)]
     except (SyntaxError, ValueError) as error:
         raise UsageError(f"{file}: {error}") from error
     names: list[str] = []
-    for node in ast.walk(tree):
+    while waiting:
+        node = waiting.pop()
+        # expressions cannot contain imports, and visiting them would take as long as parsing
+        waiting += (
+            n for n in ast.iter_child_nodes(node) if isinstance(n, (ast.stmt, ast.excepthandler, ast.match_case))
+        )
         if isinstance(node, ast.Import):
             names += (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
