@@ -147,6 +147,7 @@ class Store:
     def __init__(self) -> None:
         self.runs: dict[tuple[str, str, str], StoredRun] = {}
         self.artifacts: list[StoredArtifact] = []
+        self.views: dict[str, Json] = {}
         self.unknown: list[str] = []
         account = {"id": "1", "entity": ENTITY, "username": ENTITY, "email": "", "flags": "{}", "admin": False}
         viewer = {"viewer": {**account, "name": ENTITY, "teams": {"edges": []}, "apiKeys": {"edges": []}}}
@@ -162,6 +163,7 @@ class Store:
             "Run": self.whole_run, "RunHistoryKeys": self.whole_run, "RunParquetHistory": lambda _: parquet,
             "HistoryPage": self.history, "RunOutputArtifacts": self.output_artifacts,
             "FetchArtifactManifest": self.manifest, "GetArtifactMembershipFileUrls": self.file_urls,
+            "View": self.view, "UpsertView2": self.upsert_view,
         }  # fmt: skip
 
     def answer(self, name: str, variables: Json) -> Json:
@@ -196,6 +198,15 @@ class Store:
         run.state = "running"
         bucket = {**run.bucket(), "project": run.place(), "sweepName": None}
         return {"upsertBucket": {"bucket": bucket, "inserted": inserted}}
+
+    def view(self, variables: Json) -> Json:
+        node = self.views.get(variables["viewName"])
+        return {"project": {"allViews": {"edges": [{"node": node}] if node else []}}}
+
+    def upsert_view(self, variables: Json) -> Json:
+        id_ = variables.get("id") or f"view-{len(self.views)}"
+        self.views[variables["name"]] = {**variables, "id": id_}
+        return {"upsertView": {"view": {"id": id_, "name": variables["name"]}, "inserted": "id" not in variables}}
 
     def run_files(self, variables: Json) -> Json:
         files = [{"name": name, "uploadUrl": f"{self.address}/store/{name}"} for name in variables["files"]]
