@@ -101,8 +101,9 @@ def wandb_logger(
         "dir": str(run.folder),
     }
     logger = RunLogger(run, artifacts, audio, options)
-    if logger.experiment.url:
-        print(f"W&B         {logger.experiment.url}", flush=True)
+    experiment = logger.experiment
+    if place := experiment.url or (experiment.offline and "offline: it stays in the run's folder"):
+        print(f"W&B         {place}", flush=True)
     return logger
 
 
