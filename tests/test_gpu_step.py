@@ -251,6 +251,7 @@ def test_a_step_under_a_scaled_loss_waits_for_nothing(options: tuple[str, ...]) 
 
 @pytest.mark.parametrize("planted", [torch.Tensor.item, torch.Tensor.cpu, lambda loss: loss + torch.ones(2)])
 def test_a_planted_wait_is_an_error(planted: Callable[[Any], Any]) -> None:
+    """PyTorch's meta device has no numbers to wait for: which of the two it raises depends on the operation."""
     with pytest.raises((RuntimeError, NotImplementedError), match=r"meta|device"):
         waits(planted=planted)
 
@@ -269,5 +270,5 @@ def test_a_planted_copy_is_noted(planted: Callable[[Any], Any]) -> None:
 def test_torchs_own_scaler_and_ctc_would_be_seen() -> None:
     with pytest.raises(RuntimeError, match="meta"):
         waits("optimizer=adamw", "precision=16", "+optimizer.foreach=false", scaler=torch.amp.GradScaler("cpu"))
-    with pytest.raises(NotImplementedError, match="_ctc_loss"):
+    with pytest.raises(NotImplementedError, match="_ctc_loss"):  # PyTorch's own CTC does not run on its meta device
         waits(own_ctc=False)

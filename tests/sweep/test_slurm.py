@@ -123,5 +123,5 @@ def test_without_slurm_the_launcher_says_so_before_anything_is_composed(
     monkeypatch.setenv("PATH", str(tmp_path))
     launcher = SlurmLauncher(show=None, fail_fast=False)
     launcher.config = DictConfig({"plan": False})
-    with pytest.raises(UsageError, match="there is no sbatch here; run this where Slurm is installed"):
+    with pytest.raises(UsageError, match="sbatch is missing; run this on a machine with Slurm"):
         launcher.launch([["rnn=lstm"]], 0)

@@ -28,7 +28,7 @@ def log_comparison(comparison: Comparison, project: str, folder: Path) -> str:
 
     The W&B run contains the tables of the report, and the page if `folder` has one. For a sweep with planned looks, its
     summary also contains the number of looks so far and the state of each question. A view of the sweep is saved, too
-    (see save_view). If W&B's server fails, all data are stored in a file, to be sent later, but no view. Raise
+    (see save_view), unless hypotheses are compared, which are no runs at W&B. If W&B's server fails, all data are stored in a file, to be sent later, but no view. Raise
     UsageError for a value that W&B rejects.
     """
     name = f"comparison-{comparison.title}"
@@ -38,7 +38,7 @@ def log_comparison(comparison: Comparison, project: str, folder: Path) -> str:
     lines = [f"W&B: {run.url}"] if run.url else []
     if not received:
         lines = ["W&B has not received everything: its server does not answer"]
-    elif run.url and (view := save_view(comparison, run.entity, run.project)):
+    elif run.url and not comparison.scored and (view := save_view(comparison, run.entity, run.project)):
         lines.append(f"W&B view: {view}")
     if later := sync_command([folder]):
         lines.append(f"W&B later: {later}")
@@ -46,10 +46,10 @@ def log_comparison(comparison: Comparison, project: str, folder: Path) -> str:
 
 
 def save_view(comparison: Comparison, entity: str, project: str) -> str | None:
-    """Save a W&B view of the sweep, or replace it, and return its address; None if W&B's server fails.
+    """Save a W&B view of the sweep, which replaces an earlier one. Return its address, or None if W&B's server fails.
 
-    Bars show each arm's mean error rates with the range of its seeds, lines show its validation. The table lists the
-    sweep's runs with the keys that differ between them, and their error rates.
+    Bars show each arm's mean result with the range of its seeds. Lines show validation. The table lists the sweep's
+    runs, the keys that differ between them, and their results.
     """
     import wandb
     from wandb_workspaces import expr
@@ -60,7 +60,7 @@ def save_view(comparison: Comparison, entity: str, project: str) -> str | None:
     by_arm: Json = {"groupby": Config("arm"), "groupby_aggfunc": "mean", "groupby_rangefunc": "minmax"}
     rates = {name: f"final/{name}/{comparison.metric}" for name in comparison.sets}
     bars = [
-        BarPlot(title=f"{comparison.metric.upper()} % on {name}", metrics=[rate], **by_arm)
+        BarPlot(title=f"{comparison.design.metric.heading} on {name}", metrics=[rate], **by_arm)
         for name, rate in rates.items()
     ]
     lines = [

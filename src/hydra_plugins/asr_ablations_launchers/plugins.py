@@ -163,7 +163,7 @@ class SlurmLauncher(ProcessesLauncher):
 
     def check_machine(self) -> None:
         if shutil.which("sbatch") is None:
-            raise UsageError("hydra/launcher=slurm: there is no sbatch here; run this where Slurm is installed")
+            raise UsageError("hydra/launcher=slurm: sbatch is missing; run this on a machine with Slurm")
 
     def places(self, arms: "Sequence[FrozenArm]") -> "Places":
         from asr_ablations.sweep.slurm import Slurm
