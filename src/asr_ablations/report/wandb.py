@@ -28,8 +28,8 @@ def log_comparison(comparison: Comparison, project: str, folder: Path) -> str:
 
     The W&B run contains the tables of the report, and the page if `folder` has one. For a sweep with planned looks, its
     summary also contains the number of looks so far and the state of each question. A view of the sweep is saved, too
-    (see save_view), unless hypotheses are compared, which are no runs at W&B. If W&B's server fails, all data are stored in a file, to be sent later, but no view. Raise
-    UsageError for a value that W&B rejects.
+    (see save_view), unless hypotheses are compared, which are no runs at W&B. If W&B's server fails, all data are
+    stored in a file, to be sent later, but no view. Raise UsageError for a value that W&B rejects.
     """
     name = f"comparison-{comparison.title}"
     options: Json = {"project": project, "group": comparison.title, "job_type": "comparison", "name": name}
