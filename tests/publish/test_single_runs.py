@@ -1,6 +1,7 @@
 """Tests on pairs of runs of one recipe: how often they call the two different."""
 
 import itertools
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -76,3 +77,14 @@ def test_twenty_seeds_as_published_and_arms_that_hold_a_stream_are_left_out(tmp_
     (arm,) = comparison.arms
     held = [replace(run, config={**run.config, "seeds": {"init": 1000}}) for run in arm.runs]
     assert pair_runs(comparison, Arm(arm.name, held)) is None
+
+
+def test_the_page_says_what_the_results_say() -> None:
+    results = (REPOSITORY / "sweeps" / "RESULTS.md").read_text(encoding="utf-8").partition("## Single runs")[2]
+    rows = [row.removesuffix(" |").split(" | ") for row in results.splitlines() if row.endswith(") |")]
+    page = (REPOSITORY / "docs" / "single_runs.md").read_text(encoding="utf-8")
+    for _, same in itertools.groupby(rows, lambda row: row[:6]):
+        epochs, runs, pairs, rate, deviation = (sizes := list(same))[0][1:6]
+        shares = " | ".join(row[8] for row in sizes)
+        assert f"| {epochs} | {rate} | {deviation} | {runs} | {pairs} | {shares} |" in page
+    assert len(rows) == 4 * len(re.findall(r"^\| \d+ \|", page, re.MULTILINE))
