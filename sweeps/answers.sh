@@ -20,6 +20,10 @@
 #   too. `encoder` will be trained again, with the same seeds, after `corpora`; until then its published answer stands.
 # - `corpora` is trained corpus by corpus, with all arms of one before the next, so that it can stop and continue.
 # - Weights are not kept, so the conditions of 5 follow each sweep at once. `corpora` is evaluated in noise10 alone.
+#
+# 29 November 2026, 15:20 UTC, before any run but those of `corpora`:
+# - Time is short: a run takes two minutes of a machine with two cores. `encoder`, `averaging` (7) and `seeds` (4) follow
+#   `corpora`, because the price of every other answer is computed from them. All other lines keep their order.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 recipe=(gpus=0 logger=csv)
@@ -74,10 +78,21 @@ for last in {701..710}; do
 	conditions corpora noise10
 done
 
-# 2. What do another encoder, word pieces, auxiliary losses and consistency bring? And (5) do the rankings hold in
-# noise, in rooms and over the telephone?
+# 2. Is a Conformer better than an LSTM, at equal parameters and in equal time? And (5) does the ranking hold in noise, in
+# rooms and over the telephone?
 answer encoder 720
 conditions encoder
+
+# 7. Does averaging of weights make answers cheaper? Eight seeds each.
+train averaging
+
+# 4. How often do tests over utterances call runs of one recipe different? Fifteen seeds for each length of training.
+train seeds sweep=seeds_at_2 max_epochs=2 'seed=range(800,815)'
+train seeds sweep=seeds_at_4 max_epochs=4 'seed=range(820,835)'
+train seeds sweep=seeds_at_6 'seed=range(840,855)'
+train seeds sweep=seeds_at_14 max_epochs=14 'seed=range(860,875)'
+
+# 2. What do word pieces, auxiliary losses and consistency bring? And (5) do the rankings hold?
 answer units 730
 conditions units
 answer auxiliary 740
@@ -91,20 +106,13 @@ train regularisation sweep=regularisation_of_1_hour data.hours=1 max_epochs=12 '
 train regularisation sweep=regularisation_of_half_an_hour data.hours=0.5 max_epochs=24 'seed=range(775,780)'
 train regularisation sweep=regularisation_at_28 max_epochs=28 'seed=range(780,785)'
 
-# 4. How often do tests over utterances call runs of one recipe different? Fifteen seeds for each length of training.
-train seeds sweep=seeds_at_2 max_epochs=2 'seed=range(800,815)'
-train seeds sweep=seeds_at_4 max_epochs=4 'seed=range(820,835)'
-train seeds sweep=seeds_at_6 'seed=range(840,855)'
-train seeds sweep=seeds_at_14 max_epochs=14 'seed=range(860,875)'
-
 # 6. Real speech; and do acoustic differences survive a language model? Five seeds, 3,000 words.
 [ -z "${SPEECHOCEAN762:-}" ] || train accented_speech sweep=accented_speech_again "data.root=$SPEECHOCEAN762" 'seed=range(880,883)'
 train short_runs sweep=large_vocabulary data.words=3000 'seed=range(885,890)'
 decoders large_vocabulary data.words=3000
 [ -z "${AN4:-}" ] || train auxiliary sweep=auxiliary_an4 data=an4 "data.root=$AN4" 'data.fold=${seed}' auxiliary=none,inter_ctc 'seed=range(0,10)'
 
-# 7. Which source of chance moves the result, and does averaging of weights make answers cheaper? Eight seeds each.
-train averaging
+# 7. Which source of chance moves the result? Eight seeds each.
 train sources_of_noise 'seed=range(920,928)'
 
 echo "ended; without an end: ${failed[*]:-none}"
