@@ -195,24 +195,24 @@ def format_answers(published: Sequence[Published]) -> list[str]:
     Answers from an earlier version of the built-in corpus are in a folded table. Differences without an interval, such
     as differences of one seed, are only counted below the tables.
     """
-    current: list[list[str]] = []
-    earlier: list[list[str]] = []
+    rows: dict[bool, list[list[str]]] = {False: [], True: []}  # by whether the corpus is an earlier one
+    runs: dict[bool, list[Record]] = {False: [], True: []}
     omitted = []
     for one in published:
         shown = [verdict for verdict in one.comparison.answer if in_table(verdict)]
         answers = [[*format_answer(verdict, one), ""] for verdict in shown]
         if answers:
             answers[0][-1] = describe_cost(one.comparison)
-        (earlier if is_earlier(one.comparison) else current).extend(answers)
+        earlier = is_earlier(one.comparison)
+        rows[earlier] += answers
+        runs[earlier] += one.comparison.runs
         if count := len(one.comparison.answer) - len(shown):
             omitted.append(f"[{one.comparison.title}](#{one.comparison.title}) ({count})")
-    parts = []
-    if current or earlier:
-        parts += [*EXPLANATIONS, summarise([run for one in published for run in one.comparison.runs])]
-    if current:
-        parts.append(table(COLUMNS, current))
-    if earlier:
-        parts += [EARLIER.format(len(earlier)), table(COLUMNS, earlier), "</details>"]
+    parts = list(EXPLANATIONS) if any(rows.values()) else []
+    if rows[False]:
+        parts += [summarise(runs[False]), table(COLUMNS, rows[False])]
+    if rows[True]:
+        parts += [EARLIER.format(len(rows[True])), summarise(runs[True]), table(COLUMNS, rows[True]), "</details>"]
     if omitted:
         sweeps = ", ".join(omitted)
         parts.append(f"Differences with too few seeds for an interval are only in their sections: {sweeps}.")
@@ -296,11 +296,16 @@ def describe_cost(comparison: Comparison) -> str:
 
 
 def summarise(runs: Sequence[Record]) -> str:
-    """Describe all runs in a sentence, each counted once. An evaluation with another decoder counts as a run."""
+    """Describe all runs in a paragraph, each counted once. An evaluation with another decoder counts as a run."""
     runs = list({run.folder.resolve(): run for run in runs}.values())
     corpora = sorted({name_corpus(run) for run in runs})
     parts = [describe_training([run for run in runs if name_corpus(run) == corpus]) for corpus in corpora]
-    return f"{len(runs)} runs, {describe_days(runs)}: {'; '.join(parts)}. Commits: {list_commits(runs)}."
+    spent = sum(sum(run.summary.seconds.values()) * (run.environment.hardware.threads or 1) for run in runs) / 3600
+    machines = sorted({run.environment.hardware.processor or "unknown" for run in runs})
+    return (
+        f"{len(runs)} runs, {describe_days(runs)}, {hours(spent)} (seconds × threads) on {' and '.join(machines)}: "
+        f"{'; '.join(parts)}. Commits: {list_commits(runs)}."
+    )
 
 
 def describe_training(runs: Sequence[Record]) -> str:

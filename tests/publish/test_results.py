@@ -27,7 +27,7 @@ def svg_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(plotting, "FORMATS", {"svg": plotting.FORMATS["svg"]})
 
 
-TOGETHER = {"Noise of seeds", "Validation loss against error rate"}
+TOGETHER = {"Noise of seeds", "Validation loss against error rate", "Single runs"}
 """Sections about all sweeps."""
 ABLATION = {"question": "Is a GRU as good?", "factor": "rnn", "baseline": "lstm"}
 
@@ -139,7 +139,11 @@ def test_a_sweep_with_a_plan_has_its_looks_its_cost_and_their_figure_once_it_has
     assert re.fullmatch(r"01234567, \d{4}-\d\d-\d\d", cells[5])
     assert re.fullmatch(r"\+\d+\.\d\d WER \(\+\d+\.\d\d to \+\d+\.\d\d\)", cells[1])
     assert re.search(r"\| rnn=gru \| 1 \| 2 \| \+\d.* \| worse \| NA \|", text)
-    assert re.search(r"^4 runs, \d{4}-\d\d-\d\d: an4, .* Commits: 01234567\.$", text, re.MULTILINE)
+    assert re.search(
+        r"^4 runs, \d{4}-\d\d-\d\d, \d.* min \(seconds × threads\) on .+: an4, .* Commits: 01234567\.$",
+        text,
+        re.MULTILINE,
+    )
     assert "Runs used: 4; 3 seeds per arm would take 6." in text
     assert f"Training: {4 * 50 / 60:.2g} min." in text
     assert "![looks](figures/planned/looks.svg)" in text
