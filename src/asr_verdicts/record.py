@@ -87,6 +87,7 @@ class Summary:
 
     - seconds: wall-clock time of training and evaluation
     - phase_seconds: time spent in setup, train, validate, decode, checkpoint and evaluate, by phase
+    - processor_seconds: processor time of training and evaluation on rank 0, over all threads
     - launch_seconds: time from the start of the launcher to the end of the first training step
     - metrics: last row of metrics.csv
     - validation_losses: loss on the first validation set at each validation, in nats
@@ -117,6 +118,7 @@ class Summary:
     train_batch_seconds: float | None = None
     audio_hours_per_second: float | None = None
     phase_seconds: dict[str, float] | None = None
+    processor_seconds: float | None = None
     until: dict[str, object] | None = None
     metrics: dict[str, float] | None = None
 

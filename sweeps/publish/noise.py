@@ -9,24 +9,32 @@ from typing import NamedTuple
 import numpy as np
 
 from asr_ablations.comparison.derived_tables import spearman
-from asr_ablations.comparison.seed_noise import content_but_seed
+from asr_ablations.comparison.seed_noise import content_but_seed, seeds_to_equal, seeds_to_find
 from asr_verdicts.arms import Arm
 from asr_verdicts.comparison import Comparison
 from asr_verdicts.metrics import LOSS, find_metric, validation_set
 from asr_verdicts.record import Record
 from asr_verdicts.report.formats import table
+from asr_verdicts.statistics.sample import Sample, describe
 from asr_verdicts.statistics.seed_noise import TOTALS, pooled_deviation
 from asr_verdicts.verdict import Verdict
 
 FEWEST_SEEDS = 3  # per arm, to show its deviation
 FEWEST_PAIRS = 5  # of seeds, for a correlation between two arms or within one
 FEWEST_RUNS = 10  # for a rank correlation over arms
+FEWEST_PRICED = 8  # seeds of an arm, to price an answer
+PRICED = 0.01  # the difference whose price is computed, as a fraction
 EXPLANATIONS = (
     "Standard deviation of the error rate over seeds, in points, pooled over all arms above with at least two seeds. "
     f"Least and greatest: among arms with at least {FEWEST_SEEDS} seeds. The last column is the arm with the most "
     "seeds, which several sweeps may have trained: mean ± standard deviation.",
     f"Correlation of the error rates of equal seeds, over all pairs of arms in a sweep that share at least "
     f"{FEWEST_PAIRS} seeds. Pairs that are one training under two names are left out.",
+    "Processor minutes until a question about a difference of 1 point is decided between two such arms, with a "
+    "probability of 80 % at a level of 5 %: either the difference is shown, or equal arms are shown to be equivalent. "
+    "Brackets have the numbers at the ends of the deviation's 95 % interval. Noise of speakers is left out. A run's "
+    f"minutes are processor time, or seconds × threads where it was not recorded. Arms with at least {FEWEST_PRICED} "
+    "seeds.",
     "Spearman's rank correlation of the loss on the first validation set with the error rate on the test set, with the "
     "last weights, over all sweeps above. It is given for runs, for means of arms, and within arms, where it ranks "
     f"chance alone: the median over arms with at least {FEWEST_PAIRS} seeds. Brackets contain 95 % intervals, as if "
@@ -37,6 +45,10 @@ DEVIATIONS = (
     "arm with the most seeds",
 )  # fmt: skip
 CORRELATIONS = ("corpus and set", "pairs of arms", "median", "quartiles", "least", "greatest")
+PRICES = (
+    "corpus and set", "arm", "runs", "deviation", "minutes per run", "seeds per arm: shown", "equivalent",
+    "minutes: shown", "equivalent",
+)  # fmt: skip
 RANKS = ("corpus, loss of, rate on", "runs", "of runs", "arms", "of arms' means", "within arms")
 
 
@@ -71,6 +83,7 @@ def format_noise(comparisons: Sequence[Comparison]) -> list[str]:
     tables = (
         ("## Noise of seeds", DEVIATIONS, map(format_deviations, by_set)),
         ("", CORRELATIONS, map(format_correlations, by_set)),
+        ("## The price of an answer", PRICES, itertools.chain.from_iterable(map(format_prices, by_set))),
         ("## Validation loss against error rate", RANKS, map(format_ranks, by_loss)),
     )
     parts = []
@@ -144,6 +157,35 @@ def format_deviations(results: Sequence[Result]) -> list[str]:
         ends[-1],
         f"{metric.spread(float(np.mean(rates)), float(np.std(rates, ddof=1)))} ({name}, {len(rates)} seeds)",
     ]
+
+
+def format_prices(results: Sequence[Result]) -> list[list[str]]:
+    """Return a row for each arm with enough seeds, if error rates are measured."""
+    metric, rows = find_metric(results[0].comparison.metric), []
+    for name, of_arm in group_arms(results) if metric.is_rate else ():
+        spread = describe(Sample.of_rates(np.array([one.rate for one in of_arm])))
+        if spread.runs < FEWEST_PRICED or spread.deviation is None:
+            continue
+        minutes = float(np.mean([processor_seconds(one.run) for one in of_arm])) / 60
+        deviations = (spread.deviation.value, spread.deviation.low, spread.deviation.high)
+        seeds = [[count(PRICED, one, 0.05) for one in deviations] for count in (seeds_to_find, seeds_to_equal)]
+        value, low, high = (metric.text(one) for one in deviations)
+        rows.append([
+            label(results, results[0].comparison.set),
+            name,
+            str(spread.runs),
+            f"{value} ({low} to {high}) {metric.label}",
+            f"{minutes:.1f}",
+            *("{} ({} to {})".format(*counts) for counts in seeds),
+            *("{:,.0f} ({:,.0f} to {:,.0f})".format(*(2 * minutes * one for one in counts)) for counts in seeds),
+        ])  # fmt: skip
+    return rows
+
+
+def processor_seconds(run: Record) -> float:
+    """Return the processor time of a run, or its seconds × threads if it was not recorded."""
+    estimate = sum(run.summary.seconds.values()) * (run.environment.hardware.threads or 1)
+    return run.summary.processor_seconds or estimate
 
 
 def format_correlations(results: Sequence[Result]) -> list[str]:

@@ -1,10 +1,12 @@
 """The noise of seeds and the ranks of losses over all sweeps."""
 
+import re
 from collections.abc import Sequence
 from math import sqrt
 from pathlib import Path
 from statistics import correlation, fmean, stdev, variance
 
+import torch
 from scipy import stats
 
 from asr_ablations.comparison.folders import compare_folders
@@ -91,3 +93,20 @@ def test_the_loss_ranks_runs_arms_and_chance(tmp_path: Path) -> None:
     assert of_runs.startswith(f"{rho:+.2f} (")
     assert of_arms == "–"  # fewer than four
     assert within == f"{chance:+.2f} (1 arm)"  # the other arms have fewer than five seeds
+
+
+def test_the_price_of_an_answer_is_two_arms_of_as_many_seeds_as_decide(tmp_path: Path) -> None:
+    """Eight seeds are priced, seven are not. By scipy's noncentral t, the seeds have a power of 80 % and not fewer."""
+    lstm = rates(arm(tmp_path, "rnn_type", "rnn=lstm", range(8)))
+    arm(tmp_path, "rnn_type", "rnn=gru", range(7), noise=100)
+    ((_, name, runs, _, each, shown, _, price, _),) = tables(tmp_path)["arm"]
+    minutes = 51 * torch.get_num_threads() / 60  # what write_run writes
+    assert (name, runs, each) == ("rnn_type: rnn=lstm", "8", f"{minutes:.1f}")
+    seeds, low, high = map(int, re.findall(r"\d+", shown))
+    assert low < seeds < high
+    assert price == f"{2 * minutes * seeds:,.0f} ({2 * minutes * low:,.0f} to {2 * minutes * high:,.0f})"
+    powers = []
+    for count in (seeds - 1, seeds + 1):
+        critical = stats.t.ppf(0.975, 2 * count - 2)
+        powers.append(stats.nct.sf(critical, 2 * count - 2, 0.01 / (stdev(lstm) * sqrt(2 / count))))
+    assert powers[0] < 0.8 < powers[1]

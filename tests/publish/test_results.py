@@ -27,7 +27,7 @@ def svg_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(plotting, "FORMATS", {"svg": plotting.FORMATS["svg"]})
 
 
-TOGETHER = {"Noise of seeds", "Validation loss against error rate", "Single runs"}
+TOGETHER = {"Noise of seeds", "Validation loss against error rate", "Single runs", "The price of an answer"}
 """Sections about all sweeps."""
 ABLATION = {"question": "Is a GRU as good?", "factor": "rnn", "baseline": "lstm"}
 

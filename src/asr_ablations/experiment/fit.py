@@ -192,6 +192,7 @@ class TrainingRun:
             train_batch_seconds=self.throughput.train_seconds,
             audio_hours_per_second=self.throughput.rate,
             phase_seconds=self.utilisation.phases,
+            processor_seconds=self.utilisation.processor_seconds,
             until=None if self.planned is None else asdict(self.planned),
         )
 

@@ -147,6 +147,17 @@ def test_hours_and_seconds_of_training_add_up_over_epochs_and_resumed_runs(monke
     assert Throughput().rate == 0.0
 
 
+def test_processor_time_is_of_all_threads_and_sessions(tmp_path, monkeypatch):
+    times = [(10.0, 1.0, 0.5, 0.5)]
+    monkeypatch.setattr("os.times", lambda: times[0])
+    first = Utilisation(tmp_path, 1.0)
+    times[0] = (14.0, 2.0, 1.5, 0.5)  # user, system, and both of ended children
+    second = Utilisation(tmp_path, 1.0)
+    second.load_state_dict(first.state_dict())
+    times[0] = (15.0, 2.0, 1.5, 0.5)
+    assert (first.processor_seconds, second.processor_seconds) == (7.0, 7.0)
+
+
 def test_each_gpu_is_told_beside_the_mean(tmp_path, monkeypatch):
     """Answers set by hand: two GPUs at 90 and 50 %, of which the second does not tell its power."""
 

@@ -1,6 +1,7 @@
 """Measure a run's training speed, and its use of the machine over time (Baunsgaard2020 §5.2, figures 8 and 9)."""
 
 import csv
+import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -78,6 +79,7 @@ class Utilisation(pl.Callback):
 
     phases: seconds spent in setup, train, validate, decode, checkpoint and evaluate, from the creation of this object
       until `close`. The times of validate and evaluate exclude decode.
+    processor_seconds: processor time of this process, its threads and its ended children, such as DataLoader workers
 
     Logs for each epoch:
     - train/waiting_percent: percentage of the training time that passes between batches, including time spent in
@@ -88,6 +90,7 @@ class Utilisation(pl.Callback):
 
     def __init__(self, folder: Path, interval: float) -> None:
         self.phases: dict[str, float] = {}
+        self._processor_began = sum(os.times()[:4])
         self.path, self.interval = folder / UTILISATION, interval
         self.audio_hours = 0.0
         self._phase, self._since = "setup", awake()
@@ -168,12 +171,22 @@ class Utilisation(pl.Callback):
 
     def state_dict(self) -> Json:
         seconds = awake() - self._began
-        return {"seconds": seconds, "audio_hours": self.audio_hours, "phases": dict(self.phases)}
+        return {
+            "seconds": seconds,
+            "audio_hours": self.audio_hours,
+            "phases": dict(self.phases),
+            "processor_seconds": self.processor_seconds,
+        }
 
     def load_state_dict(self, state_dict: Json) -> None:
         self._restored_seconds, self.audio_hours = state_dict["seconds"], state_dict["audio_hours"]
+        self._processor_began -= state_dict["processor_seconds"]
         for phase, seconds in state_dict["phases"].items():
             self.phases[phase] = self.phases.get(phase, 0.0) + seconds
+
+    @property
+    def processor_seconds(self) -> float:
+        return sum(os.times()[:4]) - self._processor_began
 
     def _enter(self, phase: str) -> str:
         """End the current phase and begin `phase`. Return the name of the phase that ended."""
