@@ -164,7 +164,8 @@ def format_prices(results: Sequence[Result]) -> list[list[str]]:
     metric, rows = find_metric(results[0].comparison.metric), []
     for name, of_arm in group_arms(results) if metric.is_rate else ():
         spread = describe(Sample.of_rates(np.array([one.rate for one in of_arm])))
-        if spread.runs < FEWEST_PRICED or spread.deviation is None:
+        own_test_sets = len({one.run.data.hash(one.comparison.set) for one in of_arm}) > 1  # answers are about pairs
+        if spread.runs < FEWEST_PRICED or spread.deviation is None or own_test_sets:
             continue
         minutes = float(np.mean([processor_seconds(one.run) for one in of_arm])) / 60
         deviations = (spread.deviation.value, spread.deviation.low, spread.deviation.high)

@@ -11,6 +11,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import numpy as np
+from hydra.core.override_parser.overrides_parser import OverridesParser
 
 from asr_ablations.commands.console import exit_code
 from asr_ablations.comparison.arm_differences import differences_of_arms, keys_text
@@ -20,12 +21,13 @@ from asr_ablations.comparison.training_times import ran_together
 from asr_ablations.report.figures import write_figures
 from asr_ablations.report.training_report import sections, training_loss
 from asr_ablations.runs.layout import EVALUATIONS, STANDING, runs_in
-from asr_ablations.runs.reader import load_yaml, read_standing, read_sweep
+from asr_ablations.runs.reader import load_yaml, read_config, read_standing, read_sweep
 from asr_ablations.runs.status import RESULTS, fate_of
 from asr_ablations.runs.sweep_history import read_plan
 from asr_ablations.tools.files import REPOSITORY
 from asr_verdicts.arms import choice_of
 from asr_verdicts.comparison import Comparison
+from asr_verdicts.config import flatten
 from asr_verdicts.design import Options
 from asr_verdicts.errors import UsageError
 from asr_verdicts.files import write
@@ -123,10 +125,18 @@ def keep_finished(sweep: Path, records: Path) -> None:
         print(f"{sweep}: its record stays, because it has runs that are missing here: {records / sweep.name}{ENDING}")
 
 
-def is_open(sweep: Path) -> bool:
-    """Return whether the sweep has a plan with looks left. To publish it would be peeking."""
-    has_ended = (sweep / STANDING).exists() and read_standing(sweep).get("ended")
-    return read_plan(sweep) is not None and not has_ended
+def is_open(sweep: Path, folder: Path) -> bool:
+    """Return whether the sweep has a plan with looks left, or fewer seeds than its file in `folder` declares.
+
+    To publish it would be peeking.
+    """
+    if read_plan(sweep) is not None:
+        return not ((sweep / STANDING).exists() and read_standing(sweep).get("ended"))
+    file = folder / f"{sweep.name}.yaml"
+    declared = flatten(load_yaml(file.read_text(encoding="utf-8"))) if file.exists() else {}
+    values = OverridesParser.create().parse_override(f"seed={declared.get('hydra.sweeper.params.seed')}")
+    seeds = {read_config(run)["seed"] for run in runs_in(sweep)}
+    return values.is_sweep_override() and len(seeds) < len(list(values.sweep_iterator()))
 
 
 def compare_sweep(sweep: Path, folder: Path) -> Iterator[Published]:
@@ -135,7 +145,7 @@ def compare_sweep(sweep: Path, folder: Path) -> Iterator[Published]:
     folder: today's sweep files, one of which the sweep's command names with -cn. If it is missing, the `ablation` that
     the runs recorded is read.
     """
-    if is_open(sweep):
+    if is_open(sweep, folder):
         print(f"{sweep.name}: kept, but not published while questions are open; its command continues")
         return
     decoded = [run / EVALUATIONS for run in runs_in(sweep) if list_evaluations(run)]

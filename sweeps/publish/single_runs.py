@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+from matplotlib import rc_context
 from numpy.typing import NDArray
 
 from asr_verdicts.arms import Arm
 from asr_verdicts.comparison import Comparison
 from asr_verdicts.metrics import WER
-from asr_verdicts.plotting import legend, line, marker, panels, save
+from asr_verdicts.plotting import LOOK, legend, line, marker, panels, save
 from asr_verdicts.report.formats import table
 from asr_verdicts.samples import measure_set
 from asr_verdicts.statistics.mapsswe import error_places, matched_pairs, segment_differences
@@ -194,6 +195,7 @@ def format_rows(setting: Setting, arms: Sequence[Pairs]) -> Iterator[list[str]]:
         ]
 
 
+@rc_context(LOOK)
 def draw(settings: dict[Setting, list[Pairs]], folder: Path) -> Path:
     """Draw a panel for each test, with a line for each setting, and return the path of the SVG file."""
     figure, axes = panels(len(TESTS), sharey=True)
