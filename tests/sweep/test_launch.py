@@ -7,6 +7,7 @@ import signal
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 from omegaconf import DictConfig, OmegaConf
 
@@ -22,6 +23,8 @@ from asr_ablations.sweep.runner import Runner
 from asr_ablations.sweep.this_machine import Machine, Slots, machine_slots
 from asr_ablations.tools.machine import visible_gpus
 from asr_verdicts.errors import UsageError
+from tests.helpers.interpreter import SOURCE, start
+from tests.helpers.processes import wait_for
 
 
 def test_wrong_values_are_named(tmp_path: Path) -> None:
@@ -240,6 +243,34 @@ def test_wrong_values_for_ray_are_named_before_it_is_started() -> None:
         with pytest.raises(UsageError, match=rf"hydra\.launcher\.{key}={value}: expected"):
             Cluster(SCRIPT, [arm(0)], **{**valid, key: value})
     assert not ray.is_initialized()
+
+
+@pytest.mark.slow
+def test_an_arm_on_ray_that_loses_its_worker_is_started_again(tmp_path: Path) -> None:
+    pytest.importorskip("ray", reason="the extra ray, which make test installs")
+    (tmp_path / "train.py").write_text(
+        "import os, time\n\ndef main(cfg):\n    with open('started', 'a') as file:\n"
+        "        print(os.getpid(), file=file)\n"
+        "    while len(open('started').readlines()) < 2:\n        time.sleep(0.05)\n"
+    )
+    (tmp_path / "a.yaml").write_text("overrides: []\n")
+    launch = (
+        "from pathlib import Path\nfrom asr_ablations.sweep.arm import FrozenArm\n"
+        "from asr_ablations.sweep.cluster import Cluster\nfrom asr_ablations.sweep.runner import Runner\n"
+        "arm = FrozenArm('a', 'a', Path('a.yaml'), Path('a').absolute(), 0, 1, ())\n"
+        "places = Cluster(Path('train.py'), [arm], address=None, jobs=1, per_gpu=1, cpus=1, retries=1)\n"
+        "print(Runner([arm], places, timeout=None, fail_fast=False).run(lambda states: None)[0].status)\n"
+    )
+    (tmp_path / "launch.py").write_text(launch)
+    started = tmp_path / "started"
+    with start(["launch.py"], {**os.environ, "PYTHONPATH": str(SOURCE)}, tmp_path, fresh=True) as command:
+        wait_for(lambda: (started.exists() and started.read_text()) or command.poll() is not None)
+        arm = psutil.Process(int(started.read_text()))
+        arm.parent().kill()
+        done = command.finish()
+    assert DONE in done.stdout.splitlines(), done.stdout + done.stderr  # Ray prints lines of its own
+    assert len({*started.read_text().split()}) == 2
+    wait_for(lambda: not arm.is_running())
 
 
 def finished(folder: Path, exit_code: int, *, kill_reason: str | None = None, recorded: str = "") -> State:
