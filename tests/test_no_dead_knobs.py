@@ -72,9 +72,7 @@ def as_many_threads() -> Iterator[None]:
 
 @pytest.fixture(autouse=True, scope="module")
 def what_is_the_same_is_made_once() -> Iterator[None]:
-    """A component that takes nothing, or arguments later, is the same for every config that describes it. One that
-    draws random numbers is built each time. No test here changes the source that keys are made of.
-    """
+    """Build equal configs once, unless they draw random numbers; no test here changes the source of keys."""
     built: dict[tuple[Any, str], Any] = {}
 
     def build_once(node: DictConfig, *positional: Any, **keywords: Any) -> Any:
@@ -121,9 +119,7 @@ def ended(words: tuple[str, ...]) -> Seen:
 @pytest.mark.slow
 @pytest.mark.parametrize("knob", KNOBS)
 def test_a_key_acts_or_is_declared_to_steer_the_machine(knob: Knob, places: Path) -> None:
-    """What is part of a run's identity changes the set-up, the first steps, or else a real fit, or is refused for a
-    reason; what is not changes no bit of them.
-    """
+    """What is in a run's identity changes set-up, steps or fit, or is refused; nothing else changes a bit."""
     words, after = tuple(knob.words(places)), resolved(knob.after(places))
     (text, own), (other_text, other) = written(words), texts_of(after)
     assert text != other_text, f"{knob}: not turned"

@@ -1,7 +1,4 @@
-"""python src/prepare.py weights=<file>: encoders in the layouts of torchaudio, fairseq, Microsoft and transformers.
-
-The files are made here, in the names that each library documents, of random weights: the published ones are large.
-"""
+"""prepare.py weights=<file>: random encoders in the layouts of torchaudio, fairseq, Microsoft and transformers."""
 
 import json
 import os
@@ -49,9 +46,7 @@ def network(kind: str) -> Wav2Vec2Model:
 
 
 def split_projections(state: State) -> State:
-    """WavLM's query, key and value as matrices of their own; and the factors of a normalised weight as torch before 2.0
-    names them, and all published files.
-    """
+    """WavLM's query, key and value as separate matrices; a normalised weight named as before torch 2.0."""
     split: State = {}
     for key, value in state.items():
         key = key.replace("parametrizations.weight.original0", "weight_g")

@@ -1,6 +1,4 @@
-"""What W&B's client sends online, received by a stand-in for its server on loopback (tests/helpers/wandb_server.py):
-two arms, an evaluation, a reproduction, a comparison, runs that are killed, and a server that goes away.
-"""
+"""What W&B's client sends online, to a stand-in for its server on loopback (tests/helpers/wandb_server.py)."""
 
 import csv
 import json

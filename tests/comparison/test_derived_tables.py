@@ -179,9 +179,7 @@ def scaling_of(*runs: Record) -> list[Scaling]:
 
 
 def test_the_published_epochs() -> None:
-    """Ambroszczyk2019 table 2.2: 119, 56 and 36 minutes are speed-ups of 2.125 and 3.306, efficiencies of 106 % and
-    83 %.
-    """
+    """Ambroszczyk2019 table 2.2: 119, 56, 36 minutes are speed-ups of 2.125, 3.306; efficiencies of 106, 83 %."""
     epochs = {1: 119, 2: 56, 4: 36}
     rows = scaling_of(*(scaling_run(minutes, ranks=count, price=12.24) for count, minutes in epochs.items()))
     assert [row.processes for row in rows] == [1, 2, 4]

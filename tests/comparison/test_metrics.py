@@ -49,9 +49,7 @@ def test_the_losses_are_those_of_the_records(tmp_path: Path) -> None:
 
 
 def test_characters_over_the_longer_text(tmp_path: Path) -> None:
-    """Baunsgaard2020 §4.1.1, equation 3: the rates are those of the records, and speakers are as noisy as where the
-    ratio of the sums is drawn itself.
-    """
+    """Baunsgaard2020 §4.1.1, equation 3: as recorded, and as noisy over speakers as the ratio of drawn sums."""
 
     def lengthen(folder: Path) -> None:
         noise = np.random.default_rng(int(read_config(folder)["seed"]))

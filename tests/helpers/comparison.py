@@ -26,9 +26,7 @@ SETS = ("test-clean", "test-other")
 
 
 def comparison(folder: Path, seeds: int = 3) -> Comparison:
-    """The comparison of three arms, with what a sweep file declares. Written under `folder`: audio and the samples of
-    utilisation, which a report reads from disk.
-    """
+    """The comparison of three arms, as a sweep file declares it; audio and utilisation lie under `folder`."""
     audio = [folder / "audio" / f"{number:02d}.flac" for number in range(UTTERANCES)]
     audio[0].parent.mkdir(parents=True, exist_ok=True)
     seconds = np.arange(3 * 16000) / 16000

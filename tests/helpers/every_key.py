@@ -80,9 +80,7 @@ def stale_hints(option: str) -> list[str]:
 
 @dataclass(frozen=True)
 class Knob:
-    """A key of the config or, where key is empty, an option of a group. option: the file that the key stands in, empty
-    for a key that config.yaml has.
-    """
+    """A key of the config or, with an empty key, an option. option: the file with the key, empty for config.yaml."""
 
     option: str
     key: str

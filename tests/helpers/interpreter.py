@@ -1,6 +1,4 @@
-"""`python <script> <arguments>` in a process of its own: forked from an interpreter that has torch imported already, as
-the arms of a sweep are, or a fresh one. Most of a command's time in miniature is its imports and its interpreter's end.
-"""
+"""`python <script> <arguments>` in a process of its own, forked from one that has imported torch, or a fresh one."""
 
 import atexit
 import json
@@ -30,9 +28,7 @@ _started: dict[int, socket.socket] = {}
 
 
 class Command:
-    """A command that was started. It leads a session, reads `stdin` and writes into files; it is killed where the block
-    that uses it as a context ends before it does, and where this process ends.
-    """
+    """A command that was started, as the leader of a session; killed when its context or this process ends."""
 
     def __init__(self, words: list[str], environment: Mapping[str, str], folder: Path, stdin: str, **how: Any) -> None:
         self.words = words

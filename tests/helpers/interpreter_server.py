@@ -53,10 +53,7 @@ _libc = ctypes.CDLL(None)
 
 
 def serve(requests: socket.socket) -> list[int]:
-    """Start each command that is asked for, and write its id and how it ended into the last file of its request.
-    Returns in the started process, with the request's other files; exits where nobody asks any more, and kills what
-    runs.
-    """
+    """Fork a process for each request; return its files in it. Write its id and exit code into the last file."""
     from asr_ablations.sweep.processes import PRELOAD
 
     before = dict(os.environ)
@@ -234,9 +231,7 @@ def _is_forked(words: Sequence[str], environment: dict[str, str]) -> bool:
 
 
 def _start(orders: socket.socket, order: Order, files: Sequence[int]) -> int:
-    """The id of the process, which is a child of this one: the one between the two has ended, and whose children lose
-    their parent become those of the next process above that asks for them.
-    """
+    """The id of the process, a child of this one, to which the system gives it when the one between has ended."""
     _libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     try:
         text = json.dumps({**order, "blocked": [*signal.pthread_sigmask(signal.SIG_BLOCK, ())]}).encode()

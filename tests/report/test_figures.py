@@ -125,9 +125,7 @@ def test_utilisation_has_a_line_per_gpu_and_the_mean(written: dict[str, str], tm
 
 
 def test_the_phases_of_a_batch_are_shown_where_samples_are_dense(tmp_path: Path) -> None:
-    """Baunsgaard2020 figure 8: batches of 4 s, sampled every 0.1 s; the window holds 25 s of them. Sampled every
-    second as in the other tests, whose batches are shorter, there is no such row.
-    """
+    """Baunsgaard2020 figure 8: batches of 4 s, sampled every 0.1 s; the window holds 25 s of them."""
     compared = comparison(tmp_path / "runs", seeds=1)
     assert utilisation.window(compared.arms[0].runs[0]) == []
     run = compared.arms[0].runs[0]

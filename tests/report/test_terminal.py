@@ -177,9 +177,7 @@ def handmade(tmp_path_factory: pytest.TempPathFactory) -> Comparison:
 
 
 def rows(text: str) -> list[tuple[str, list[list[str]]]]:
-    """The alignment of each tabular and its rows of cells, as LaTeX reads them. Raises AssertionError for a tabular
-    whose rows have more or fewer columns.
-    """
+    """The alignment of each tabular and its rows of cells, after a check that all rows have that many columns."""
     tabulars = []
     found = re.findall(r"\\begin\{tabular\}\{(\w+)\}\n(.*?)\\end\{tabular\}", text, re.DOTALL)
     for alignment, body in found:
