@@ -23,18 +23,14 @@ from tests.helpers.command import clean_environment, common_folder, made_once, r
 from tests.helpers.ending import end_with_parent
 from tests.helpers.interpreter import expect, python
 
-DEAR_FIXTURES = {"corpora", "memorised_run"}
-"""Who wants them starts commands, or waits for a training."""
-LONGEST_TEMPORARY = 72
-"""Characters: addresses of sockets in it may have 107."""
+DEAR_FIXTURES = {"corpora", "memorised_run"}  # who wants them starts commands, or waits for a training
+LONGEST_TEMPORARY = 72  # characters: addresses of sockets in it may have 107
 COMPILED = os.environ.get("TORCHINDUCTOR_CACHE_DIR", f"{tempfile.gettempdir()}/torchinductor_{getpass.getuser()}")
-"""Where torch keeps what it has compiled, for the next time."""
 COMPILERS = {
     "TORCHINDUCTOR_COMPILE_THREADS": "1",  # of several, each is a process that imports torch
     "TORCHINDUCTOR_VEC_ISA_OK": "1",  # it asks as many processes whether what the processor says is true
     "XLA_FLAGS": "--xla_backend_optimization_level=0",  # JAX compiles twice as fast what takes a few steps here
 }
-"""Variables of the compilers of torch and JAX, which read them when they are imported."""
 LIGHTNING_WARNINGS = (
     "ignore:.*does not have many workers",  # reading in the training process is meant: audio is remembered
     "ignore:.*smaller than the logging interval",  # the tiny corpus has three batches
@@ -45,7 +41,6 @@ LIGHTNING_WARNINGS = (
     "ignore:The dirpath has changed",  # a resumed fit has a folder of its own
     "ignore:You're resuming from a checkpoint that ended before",  # the data goes on where it was by itself
 )
-"""What a test that fits a model silences, as experiment.quiet does in a run."""
 SENTENCES = ("a cab", "bad dad", "a bed", "cab", "dad had a cab", "be a dab", "faded", "a bee")
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as a shell's background job inherits it

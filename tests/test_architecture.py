@@ -21,9 +21,7 @@ FLOORS = (
     {"evaluation", "sweep", "report"}, {"asr_benchmarks", "asr_serving"}, {"commands"},
     {"hydra_plugins", "scripts"},
 )  # fmt: skip
-"""From the ground up. `scripts` are the files src/*.py."""
 PACKAGES = {"asr_verdicts", "asr_benchmarks", "asr_serving", "hydra_plugins"}
-"""Those next to asr_ablations."""
 FLOOR = {package: number for number, packages in enumerate(FLOORS) for package in packages}
 
 

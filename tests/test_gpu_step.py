@@ -1,11 +1,8 @@
-"""A training step on a GPU, seen without one on the meta device, where nothing is computed: so many launches, so much
-memory traffic, and nothing for which the host waits.
+"""A training step on a GPU, seen on the meta device, where nothing is computed: launches, memory traffic, no waits.
 
-An operation is a launch, and reads and writes each of its tensors once; views are free. Recurrences, which cuDNN
-computes, and in the counts the loss and the optimizer are left out. Not counted: what a kernel reads twice, and caches.
-
-Whoever reads a number of a tensor on meta gets an error, as do operations on tensors of two devices. A copy between
-devices and an index that lies on the CPU are no errors there: they are noted. What cuDNN and NCCL wait for is not seen.
+An operation is a launch, and reads and writes each of its tensors once; views are free. In the counts recurrences, the
+loss and the optimizer are left out. Reading a number of a tensor on meta is an error, as are operations on tensors of
+two devices; copies between devices and an index on the CPU are noted. What cuDNN and NCCL wait for is not seen.
 """
 
 from collections import Counter
@@ -34,10 +31,8 @@ from tests.helpers.support import compose, group_options, standing_corpus
 
 META = torch.device("meta")
 FREE = {"empty", "new_empty", "empty_like", "empty_strided", "new_empty_strided", "detach", "lift_fresh"}
-LAUNCHES = {"norm_moments": 2, "norm_gradient_sums": 2}
-"""Kernels of operations of our own, where they are more than one."""
+LAUNCHES = {"norm_moments": 2, "norm_gradient_sums": 2}  # where they are more than one
 NOT_HERE = {"loss=aligned", "augment=noise", "augment=measured_reverb"}
-"""One needs a trained run, two change waveforms before the step."""
 SMALL = ("width=8", "layers=2", "gpus=0", "logger=csv", "alphabet.characters='ab '")
 
 

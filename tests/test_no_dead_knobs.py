@@ -37,8 +37,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:.*lr_scheduler.step.*before.*optimizer.step"),  # a skipped outlier
     pytest.mark.filterwarnings("ignore:Total length of `DataLoader` across ranks is zero"),  # nobody is held out
 ]
-Seen = dict[str, Any]
-"""Aspects by name, each comparable with ==."""
+Seen = dict[str, Any]  # aspects by name, each comparable with ==
 MACHINE = [knob for knob in every_knob() if knob.root in MACHINE_KEYS and knob.root != "weights"]
 KNOBS = [pytest.param(knob, id=str(knob)) for knob in every_knob() if knob not in MACHINE]
 TWO_RANKS = """

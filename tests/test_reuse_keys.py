@@ -38,7 +38,6 @@ FILE_OPTIONS = [
     for name in group_options(group)
     for key in file_keys(f"{group}={name}")
 ]
-"""Every option that has to name a file or folder, found in conf/."""
 
 
 @pytest.fixture(scope="module")

@@ -26,7 +26,6 @@ GLOBAL = "# @package _global_"
 KNOBS = Path(__file__).parents[1] / "knobs.yaml"
 GUESS = object()
 BASE = {"data": "librispeech", "logger": "csv", "cache": "none"}
-"""Choices that all knobs are turned in, where they are not those of conf/config.yaml."""
 
 
 @dataclass(frozen=True)

@@ -120,11 +120,8 @@ def _run(name: str, number: int, seed: int, errors: np.ndarray, words: np.ndarra
 
 
 PURE = World(seeds=(0.02,), speakers=10, words=200_000, arm_speaker=0.0, run_speaker=0.0)
-"""Seeds alone: what speakers and single errors add is a hundredth of their noise."""
-ONE, TWO, THREE = 0.02, 0.04, 0.06
-"""Standard deviations of a run; the margin is one of them."""
-BAD_SEEDS = replace(PURE, fails=(0.1,))
-"""A tenth of the runs has twice the WER."""
+ONE, TWO, THREE = 0.02, 0.04, 0.06  # standard deviations of a run; the margin is one of them
+BAD_SEEDS = replace(PURE, fails=(0.1,))  # a tenth of the runs has twice the WER
 
 SETTINGS = {
     "no effect": Setting(PURE), "1 sd": Setting(replace(PURE, effects=(0.0, ONE))),
@@ -145,7 +142,6 @@ SETTINGS = {
     "paired, seeds share 0.8": Setting(replace(PURE, shared=0.8), paired=True),
     "margin 0.5 sd, given up where hopeless": Setting(PURE, margin=0.01, hopeless=0.1),
 }  # fmt: skip
-"""The worlds in which the plan's promises are held, and what each shows beside the others."""
 
 
 PRIORS = {

@@ -82,7 +82,6 @@ def _apart(overrides: tuple[str, ...]) -> tuple[tuple[str, ...], dict[str, str],
 
 
 OWN_WAY = ("hydra", "precision", "conditions", "logger=", "overrides")
-"""How the keys begin that the commands' loader reads in its own way."""
 
 
 @functools.cache

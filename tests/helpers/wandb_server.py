@@ -14,8 +14,7 @@ from typing import Any
 from urllib.parse import unquote
 
 HISTORY, EVENTS, LOG, SUMMARY = "wandb-history.jsonl", "wandb-events.jsonl", "output.log", "wandb-summary.json"
-ENTITY = "stand-in"
-"""The entity of the account behind every key."""
+ENTITY = "stand-in"  # of the account behind every key
 OWNER = {"id": ENTITY, "name": ENTITY}
 STREAM = re.compile(r"/files/[^/]+/[^/]+/([^/]+)/file_stream")
 NAME = re.compile(r"\b(?:query|mutation)\s+(\w+)")

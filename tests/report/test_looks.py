@@ -19,7 +19,6 @@ from tests.helpers.planned import HOURS, LOOKS, MARGIN, RATES, planned, run
 from tests.helpers.wandb_file import read_run
 
 STATES = {"rnn=gru": "better", "rnn=rnn": "equivalent", "rnn=sru": "undecided", "rnn=fsmn": "worse"}
-"""By the rates of the arms: 10 points below, equal, 2 points above with a large noise, 15 points above."""
 
 
 @pytest.fixture(scope="module")
