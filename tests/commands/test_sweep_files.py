@@ -1,6 +1,8 @@
-"""Every file in sweeps/: its declarations are consistent, every arm composes and gets a verdict."""
+"""Every file in sweeps/: its head and declarations are right, every arm composes and gets a verdict."""
 
+import copy
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,6 +26,7 @@ from asr_verdicts.design import Options
 from asr_verdicts.evidence import Evidence
 from asr_verdicts.record import DataRecord
 from asr_verdicts.statistics.procedures import FixedLength
+from publish.heads import describe_cost, format_commands, replace_head
 from tests.helpers.command import SHRUNKEN, run, run_folders
 from tests.helpers.interpreter import expect
 from tests.helpers.invented_records import record, records
@@ -31,10 +34,10 @@ from tests.helpers.support import CONF
 from tests.helpers.sweep_files import NAMES, SWEEPS, arms, composed, is_decoding, is_search
 
 Arms = list[tuple[list[str], DictConfig]]
-"""The overrides of each arm, without seeds, with its config."""
 
 
 def arm_configs(name: str) -> Arms:
+    """The overrides of each arm, without seeds, with its config."""
     cfg, configs = composed(name), []
     searched = [["optimizer.lr=0.001", "batch.size=4"], ["optimizer.lr=0.002", "batch.size=8"]]
     words = searched if is_search(cfg) else arms(cfg)
@@ -83,6 +86,17 @@ def test_every_arm_composes_and_differs_in_the_factor_alone_and_every_question_g
     allowed = {*([factor] if isinstance(factor, str) else factor), "seed"}
     groups = {folder.name for folder in SWEEPS.iterdir() if folder.is_dir()}  # each choice sets keys of the factor
     assert set(cfg.hydra.sweeper.params) <= allowed | groups
+    text = (SWEEPS / f"{name}.yaml").read_text(encoding="utf-8")
+    assert text == replace_head(text, name, cfg), "make docs writes it anew"
+    question, first, second, *_ = text.splitlines()
+    assert question.endswith("?")
+    assert first.startswith(
+        f"#   python src/{'evaluate' if is_decoding(name) else 'train'}.py -m -cd sweeps -cn {name}"
+    )
+    assert second.startswith("#   python src/compare.py ")
+    counted = re.search(r"Cost computed by make docs: (?:at most )?(\d+)", text)
+    assert counted
+    assert int(counted[1]) == (cfg.hydra.sweeper.n_trials if is_search(cfg) else len(arms(cfg)))
     for _, arm in listed:
         check_targets(arm) if is_decoding(name) else check(arm)
     if groups & set(cfg.hydra.sweeper.params):
@@ -161,3 +175,34 @@ def test_no_two_runs_of_sources_of_noise_have_the_same_seeds() -> None:
     assert len({*streams}) == len(streams) == 32
     varied = [sum(len({*values}) > 1 for values in zip(*streams[place::4], strict=True)) for place in range(4)]
     assert varied == [3, 1, 1, 1]
+
+
+def test_what_is_written_by_hand_stays() -> None:
+    by_hand = (
+        "# Why?\n#   python src/train.py -m -cd s -cn old\n# Held fixed: all.\n#   python src/lm.py\ndefaults: []\n"
+    )
+    head = replace_head(by_hand, "rnn_type", composed("rnn_type"))
+    assert head.startswith(
+        "# Why?\n#   python src/train.py -m -cd sweeps -cn rnn_type\n#   python src/compare.py outputs/"
+    )
+    assert "# Held fixed: all.\n#   python src/lm.py\n# Cost computed by make docs: 9 runs" in head
+    assert head.endswith("measures the time.\ndefaults: []\n")
+    assert replace_head(head, "rnn_type", composed("rnn_type")) == head
+    assert "-cn old" not in head
+
+
+def test_a_cost_follows_its_file() -> None:
+    """Hours of speech: runs × epochs × 2."""
+    cfg = copy.deepcopy(composed("rnn_type"))
+    assert "9 runs (3 arms, 3 seeds) of 6 epochs, 108 hours of speech" in describe_cost(cfg)
+    cfg.hydra.sweeper.params = {"rnn": "gru,lstm", "max_epochs": "10,30"}
+    assert "4 runs (4 arms, 1 seed) of 10 to 30 epochs, 160 hours of speech" in describe_cost(cfg)
+
+
+def test_a_command_gives_what_its_file_leaves_open() -> None:
+    assert format_commands(composed("librispeech_hours"), "librispeech_hours")[0].endswith(
+        "librispeech_hours data.root=<folder>"
+    )
+    decoding = format_commands(composed("language_models"), "language_models")
+    assert decoding[0].endswith("run=<folder of runs> models.words=<folder> models.letters=<folder>")
+    assert decoding[1] == "#   python src/compare.py <a run's folder>/evaluations"
