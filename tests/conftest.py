@@ -23,18 +23,14 @@ from tests.helpers.command import clean_environment, common_folder, made_once, r
 from tests.helpers.ending import end_with_parent
 from tests.helpers.interpreter import expect, python
 
-DEAR_FIXTURES = {"corpora", "memorised_run"}
-"""Who wants them starts commands, or waits for a training."""
-LONGEST_TEMPORARY = 72
-"""Characters: addresses of sockets in it may have 107."""
+DEAR_FIXTURES = {"corpora", "memorised_run"}  # who wants them starts commands, or waits for a training
+LONGEST_TEMPORARY = 72  # characters: addresses of sockets in it may have 107
 COMPILED = os.environ.get("TORCHINDUCTOR_CACHE_DIR", f"{tempfile.gettempdir()}/torchinductor_{getpass.getuser()}")
-"""Where torch keeps what it has compiled, for the next time."""
 COMPILERS = {
     "TORCHINDUCTOR_COMPILE_THREADS": "1",  # of several, each is a process that imports torch
     "TORCHINDUCTOR_VEC_ISA_OK": "1",  # it asks as many processes whether what the processor says is true
     "XLA_FLAGS": "--xla_backend_optimization_level=0",  # JAX compiles twice as fast what takes a few steps here
 }
-"""Variables of the compilers of torch and JAX, which read them when they are imported."""
 LIGHTNING_WARNINGS = (
     "ignore:.*does not have many workers",  # reading in the training process is meant: audio is remembered
     "ignore:.*smaller than the logging interval",  # the tiny corpus has three batches
@@ -45,7 +41,6 @@ LIGHTNING_WARNINGS = (
     "ignore:The dirpath has changed",  # a resumed fit has a folder of its own
     "ignore:You're resuming from a checkpoint that ended before",  # the data goes on where it was by itself
 )
-"""What a test that fits a model silences, as experiment.quiet does in a run."""
 SENTENCES = ("a cab", "bad dad", "a bed", "cab", "dad had a cab", "be a dab", "faded", "a bee")
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as a shell's background job inherits it
@@ -95,9 +90,7 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Tests compose configs without a command, also while they are collected. Where several processes share the tests,
-    none stays behind when the one that started them is killed.
-    """
+    """Look up configs in conf/, as commands do; a process that shares the tests ends with the one that started it."""
     look_up_in(CONF)
     os.environ.update(COMPILERS)
     for line in LIGHTNING_WARNINGS:
@@ -107,9 +100,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What starts commands is slow. The files with most slow tests come first: what is begun last should be short where
-    several processes share them. A lexicon's search needs a package that has no build for every Python.
-    """
+    """Mark what starts commands as slow, and put files with most slow tests first, for several processes."""
     if find_spec("flashlight") is None:
         for item in items:
             if "lexicon" in item.name:
@@ -123,9 +114,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def own_memory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """What the tests find out of audio files is kept for the tests alone, also by the processes that they start; what
-    killed ones leave in the temporary folder goes with that of the tests.
-    """
+    """Keep what tests learn of audio files, and what killed processes leave behind, in folders of the tests."""
     own = {"ASR_ABLATIONS_INDEX": str(tmp_path_factory.mktemp("memory"))}
     if len(str(folder := common_folder(tmp_path_factory, "left"))) < LONGEST_TEMPORARY:
         own |= {"TMPDIR": str(folder), "TORCHINDUCTOR_CACHE_DIR": COMPILED}
@@ -138,9 +127,7 @@ def own_memory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def without_native() -> Iterator[None]:
-    """Each test begins without the native library, as a process does: a training that another test, or a fixture of
-    many, assembled has taken it for the whole process.
-    """
+    """Begin each test without the native library, which an earlier training took for the whole process."""
     extension._active = None
     yield
     extension._active = None

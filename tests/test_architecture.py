@@ -21,12 +21,8 @@ FLOORS = (
     {"evaluation", "sweep", "report"}, {"asr_benchmarks", "asr_serving"}, {"commands"},
     {"hydra_plugins", "scripts"},
 )  # fmt: skip
-"""From the ground up. `scripts` are the files src/*.py."""
 PACKAGES = {"asr_verdicts", "asr_benchmarks", "asr_serving", "hydra_plugins"}
-"""Those next to asr_ablations."""
 FLOOR = {package: number for number, packages in enumerate(FLOORS) for package in packages}
-HEAVY = {"torch", "torchaudio", "torchmetrics", "pytorch_lightning", "lightning", "lightning_fabric", "wandb"}
-"""What takes seconds to import."""
 
 
 def module_name(path: Path) -> str:
@@ -71,17 +67,6 @@ def imports_of(module: str) -> list[tuple[int, str]]:
     return list(imports(parsed(module), module))
 
 
-def upward(module: str, imported_names: list[tuple[int, str]]) -> list[str]:
-    """The imports of a module that do not point to a floor below, as lines of a report."""
-    own = package(module)
-    lines = []
-    for line, imported in imported_names:
-        other = package(imported) if imported in FILES else None
-        if own and other and other != own and FLOOR[other] >= FLOOR[own]:
-            lines.append(f"{module}:{line}: {own} imports {imported}")
-    return lines
-
-
 def test_every_package_has_a_floor() -> None:
     folders = {path.name for path in (SOURCE / "asr_ablations").iterdir() if path.is_dir() and path.name[0] != "_"}
     modules = {path.stem for path in (SOURCE / "asr_ablations").glob("*.py")}
@@ -91,39 +76,25 @@ def test_every_package_has_a_floor() -> None:
 
 
 def test_imports_point_downwards() -> None:
-    wrong = [line for module in FILES for line in upward(module, imports_of(module))]
+    wrong = []
+    for module in FILES:
+        own = package(module)
+        for line, imported in imports_of(module):
+            other = package(imported) if imported in FILES else None
+            if own and other and other != own and FLOOR[other] >= FLOOR[own]:
+                wrong.append(f"{module}:{line}: {own} imports {imported}")
     assert not wrong, "\n".join(wrong)
-
-
-def test_an_import_that_is_not_allowed_is_seen() -> None:
-    for line in (
-        "from asr_ablations.report import sections",
-        "def late():\n    from asr_ablations.sweep.launch import freeze",
-        "from asr_ablations.data import word_times as timed",  # a neighbour on the same floor
-    ):
-        assert upward("asr_ablations.runs.layout", list(imports(ast.parse(line), "x")))
-    for line in (
-        "import torch",
-        "def late():\n    from omegaconf import OmegaConf",
-        "from asr_ablations.runs import layout",
-    ):
-        assert strangers("asr_verdicts.comparison", list(imports(ast.parse(line), "x")))
-
-
-OF_VERDICTS = {"numpy", "scipy", "rapidfuzz", "rich", "matplotlib", "pandas", "whisper_normalizer"}
-"""What asr_verdicts imports from elsewhere: what its wheel needs, and what its extras or the user bring."""
-
-
-def strangers(module: str, imported_names: list[tuple[int, str]]) -> list[str]:
-    """The imports of a module of asr_verdicts that neither it, its wheel nor Python itself has."""
-    known = {"asr_verdicts", *OF_VERDICTS, *sys.stdlib_module_names}
-    return [f"{module}:{line}: {name}" for line, name in imported_names if name.partition(".")[0] not in known]
+    assert [module for module in FILES for _, name in imports_of(module) if name.startswith("publish")] == []
 
 
 def test_the_verdicts_need_nothing_of_the_suite() -> None:
+    """They import what their wheel needs, and what its extras or the user bring."""
+    others = {"numpy", "scipy", "rapidfuzz", "rich", "matplotlib", "pandas", "whisper_normalizer"}
+    known = {"asr_verdicts", *others, *sys.stdlib_module_names}
     modules = [module for module in FILES if package(module) == "asr_verdicts"]
     assert len(modules) > 30
-    assert [line for module in modules for line in strangers(module, imports_of(module))] == []
+    imported = [(module, line, name) for module in modules for line, name in imports_of(module)]
+    assert [one for one in imported if one[2].partition(".")[0] not in known] == []
 
 
 def test_the_wheel_of_the_verdicts_has_all_its_packages() -> None:
@@ -131,10 +102,6 @@ def test_the_wheel_of_the_verdicts_has_all_its_packages() -> None:
     (listed,) = re.findall(r"^packages = (\[.*\])$", project, re.MULTILINE)
     folders = {path.parent.relative_to(SOURCE) for path in (SOURCE / "asr_verdicts").rglob("*.py")}
     assert sorted(ast.literal_eval(listed)) == sorted(".".join(folder.parts) for folder in folders)
-
-
-def test_no_package_imports_what_publishes() -> None:
-    assert [module for module in FILES for _, name in imports_of(module) if name.startswith("publish")] == []
 
 
 def test_no_module_imports_itself_in_a_circle() -> None:
@@ -148,7 +115,8 @@ def test_no_module_imports_itself_in_a_circle() -> None:
 def test_a_run_folder_is_read_without_torch() -> None:
     """A comparison starts fast: what reads runs imports neither torch nor Lightning nor W&B before it needs them."""
     modules = [module for module in FILES if package(module) in ("runs", "comparison", "asr_verdicts")]
-    program = f"import sys, {', '.join(modules)}; print(*sorted({HEAVY} & set(sys.modules)))"
+    slow = {"torch", "torchaudio", "torchmetrics", "pytorch_lightning", "lightning", "lightning_fabric", "wandb"}
+    program = f"import sys, {', '.join(modules)}; print(*sorted({slow} & set(sys.modules)))"
     environment = {**os.environ, "PYTHONPATH": str(SOURCE)}
     heavy = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True)
     assert heavy.stdout.split() == []

@@ -1,16 +1,14 @@
-"""A training step on a GPU, seen without one on the meta device, where nothing is computed: so many launches, so much
-memory traffic, and nothing for which the host waits.
+"""A training step on a GPU, seen on the meta device, where nothing is computed: launches, memory traffic, no waits.
 
-An operation is a launch, and reads and writes each of its tensors once; views are free. Recurrences, which cuDNN
-computes, and in the counts the loss and the optimizer are left out. Not counted: what a kernel reads twice, and caches.
-
-Whoever reads a number of a tensor on meta gets an error, as do operations on tensors of two devices. A copy between
-devices and an index that lies on the CPU are no errors there: they are noted. What cuDNN and NCCL wait for is not seen.
+An operation is a launch, and reads and writes each of its tensors once; views are free. In the counts recurrences, the
+loss and the optimizer are left out. Reading a number of a tensor on meta is an error, as are operations on tensors of
+two devices; copies between devices and an index on the CPU are noted. What cuDNN and NCCL wait for is not seen.
 """
 
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
+from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
@@ -33,10 +31,8 @@ from tests.helpers.support import compose, group_options, standing_corpus
 
 META = torch.device("meta")
 FREE = {"empty", "new_empty", "empty_like", "empty_strided", "new_empty_strided", "detach", "lift_fresh"}
-LAUNCHES = {"norm_moments": 2, "norm_gradient_sums": 2}
-"""Kernels of operations of our own, where they are more than one."""
+LAUNCHES = {"norm_moments": 2, "norm_gradient_sums": 2}  # where they are more than one
 NOT_HERE = {"loss=aligned", "augment=noise", "augment=measured_reverb"}
-"""One needs a trained run, two change waveforms before the step."""
 SMALL = ("width=8", "layers=2", "gpus=0", "logger=csv", "alphabet.characters='ab '")
 
 
@@ -64,15 +60,17 @@ class Counts(TorchDispatchMode):
         return sum(self.bytes.values()) / 1e9
 
 
-class _Recurrence(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, x: torch.Tensor, size: int) -> torch.Tensor:
-        ctx.like = x
-        return x.new_empty(*x.shape[:2], size)
+class _Shaped(torch.autograd.Function):
+    """An operation of nothing but its result's shape."""
 
     @staticmethod
-    def backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor, None]:
-        return torch.empty_like(ctx.like), None
+    def forward(ctx: Any, x: torch.Tensor, *shape: int) -> torch.Tensor:
+        ctx.like = x
+        return x.new_empty(shape)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+        return torch.empty_like(ctx.like), *[None] * gradient.ndim
 
 
 class Uncounted(nn.Module):
@@ -83,7 +81,7 @@ class Uncounted(nn.Module):
         self.cell, self.size = cell, cell.hidden_size
 
     def forward(self, x: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
-        return _Recurrence.apply(x, self.size)
+        return _Shaped.apply(x, *x.shape[:2], self.size)
 
 
 def batch(utterances: int, seconds: float, labels: int) -> Batch:
@@ -130,21 +128,10 @@ def as_on_a_gpu(own_ctc: bool = True) -> Iterator[None]:
 def count_step(*overrides: str) -> Counts:
     """Of the features, the model in both passes, and the log-probabilities."""
     task = on_meta("model=ds2", "features=spectrogram", "rnn=lstm", *SMALL[2:], *overrides)
-    task.loss = lambda log_probs, lengths, batch: log_probs.new_zeros(()) + _Loss.apply(log_probs)
+    task.loss = lambda log_probs, lengths, batch: log_probs.new_zeros(()) + _Shaped.apply(log_probs)
     with as_on_a_gpu(), Counts() as counts:
         task.scored(batch(64, 12.8, 180)).loss.backward()
     return counts
-
-
-class _Loss(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, log_probs: torch.Tensor) -> torch.Tensor:
-        ctx.like = log_probs
-        return log_probs.new_empty(())
-
-    @staticmethod
-    def backward(ctx: Any, gradient: torch.Tensor) -> torch.Tensor:
-        return torch.empty_like(ctx.like)
 
 
 @pytest.mark.parametrize(("precision", "launches", "gigabytes"), [("32", 285, 45), ("16-master", 320, 35)])
@@ -180,31 +167,12 @@ class Copies(TorchDispatchMode):
         return result
 
 
-@contextmanager
-def first_step() -> Iterator[None]:
-    """It may wait: the scaler reads whether a gradient has overflowed."""
-    read = torch.Tensor.item
-    with patch.object(torch.Tensor, "item", lambda self: 0.0 if self.device == META else read(self)):
-        yield
-
-
-class Unscaled:
-    """In the place of a scaler."""
-
-    def scale(self, loss: torch.Tensor) -> torch.Tensor:
-        return loss
-
-    def unscale_(self, optimizer: torch.optim.Optimizer) -> None: ...
-
-    def step(self, optimizer: torch.optim.Optimizer) -> None:
-        optimizer.step()
-
-    def update(self) -> None: ...
-
-
 def waits(*overrides: str, planted: Callable[[Any], Any] = id, own_ctc: bool = True, scaler: Any = None) -> list[str]:
     """What the second step of a task would wait for. planted: is called with the loss."""
-    task, scaler = on_meta(*SMALL, *overrides), scaler or Unscaled()
+    task, read = on_meta(*SMALL, *overrides), torch.Tensor.item
+    scaler = scaler or SimpleNamespace(scale=lambda loss: loss, unscale_=id, step=lambda own: own.step(), update=int)
+    # the first step may wait: the scaler reads whether a gradient has overflowed
+    first = patch.object(torch.Tensor, "item", lambda self: 0.0 if self.device == META else read(self))
 
     def log(name: str, value: Any, batch_size: Any = 1, **_: Any) -> None:
         """As Lightning does: a number becomes a tensor on the device at once."""
@@ -216,7 +184,7 @@ def waits(*overrides: str, planted: Callable[[Any], Any] = id, own_ctc: bool = T
     with as_on_a_gpu(own_ctc):
         for number in range(2):
             copies = Copies()
-            with copies, patch.object(torch, "tensor", copies.tensor), nullcontext() if number else first_step():
+            with copies, patch.object(torch, "tensor", copies.tensor), nullcontext() if number else first:
                 optimizer.zero_grad()
                 loss = task.training_step(batch(2, 0.2, 3), number)  # some cells take a step per frame in Python
                 if number:
@@ -249,25 +217,16 @@ def test_a_step_under_a_scaled_loss_waits_for_nothing(options: tuple[str, ...]) 
     assert waits(*options, "precision=16", scaler=DeviceScaler("cpu")) == []
 
 
-@pytest.mark.parametrize("planted", [torch.Tensor.item, torch.Tensor.cpu, lambda loss: loss + torch.ones(2)])
-def test_a_planted_wait_is_an_error(planted: Callable[[Any], Any]) -> None:
+def test_planted_waits_are_errors_and_planted_copies_noted() -> None:
     """PyTorch's meta device has no numbers to wait for: which of the two it raises depends on the operation."""
-    with pytest.raises((RuntimeError, NotImplementedError), match=r"meta|device"):
-        waits(planted=planted)
-
-
-@pytest.mark.parametrize(
-    "planted",
-    [
+    for wait in (torch.Tensor.item, torch.Tensor.cpu, lambda loss: loss + torch.ones(2)):
+        with pytest.raises((RuntimeError, NotImplementedError), match=r"meta|device"):
+            waits(planted=wait)
+    for copy in (
         lambda loss: torch.tensor(3.0, device=META), lambda loss: torch.ones(2).to(META),
         lambda loss: loss.new_empty(5).copy_(torch.ones(5)), lambda loss: loss.new_empty(5)[torch.tensor([1])],
-    ],
-)  # fmt: skip
-def test_a_planted_copy_is_noted(planted: Callable[[Any], Any]) -> None:
-    assert len(waits(planted=planted)) == 1
-
-
-def test_torchs_own_scaler_and_ctc_would_be_seen() -> None:
+    ):  # fmt: skip
+        assert len(waits(planted=copy)) == 1
     with pytest.raises(RuntimeError, match="meta"):
         waits("optimizer=adamw", "precision=16", "+optimizer.foreach=false", scaler=torch.amp.GradScaler("cpu"))
     with pytest.raises(NotImplementedError, match="_ctc_loss"):  # PyTorch's own CTC does not run on its meta device

@@ -37,8 +37,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:.*lr_scheduler.step.*before.*optimizer.step"),  # a skipped outlier
     pytest.mark.filterwarnings("ignore:Total length of `DataLoader` across ranks is zero"),  # nobody is held out
 ]
-Seen = dict[str, Any]
-"""Aspects by name, each comparable with ==."""
+Seen = dict[str, Any]  # aspects by name, each comparable with ==
 MACHINE = [knob for knob in every_knob() if knob.root in MACHINE_KEYS and knob.root != "weights"]
 KNOBS = [pytest.param(knob, id=str(knob)) for knob in every_knob() if knob not in MACHINE]
 TWO_RANKS = """
@@ -72,9 +71,7 @@ def as_many_threads() -> Iterator[None]:
 
 @pytest.fixture(autouse=True, scope="module")
 def what_is_the_same_is_made_once() -> Iterator[None]:
-    """A component that takes nothing, or arguments later, is the same for every config that describes it. One that
-    draws random numbers is built each time. No test here changes the source that keys are made of.
-    """
+    """Build equal configs once, unless they draw random numbers; no test here changes the source of keys."""
     built: dict[tuple[Any, str], Any] = {}
 
     def build_once(node: DictConfig, *positional: Any, **keywords: Any) -> Any:
@@ -120,10 +117,8 @@ def ended(words: tuple[str, ...]) -> Seen:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("knob", KNOBS)
-def test_a_key_acts_or_is_declared_to_steer_the_machine(knob: Knob, places: Path, record_property: Any) -> None:
-    """What is part of a run's identity changes the set-up, the first steps, or else a real fit, or is refused for a
-    reason; what is not changes no bit of them.
-    """
+def test_a_key_acts_or_is_declared_to_steer_the_machine(knob: Knob, places: Path) -> None:
+    """What is in a run's identity changes set-up, steps or fit, or is refused; nothing else changes a bit."""
     words, after = tuple(knob.words(places)), resolved(knob.after(places))
     (text, own), (other_text, other) = written(words), texts_of(after)
     assert text != other_text, f"{knob}: not turned"
@@ -133,7 +128,6 @@ def test_a_key_acts_or_is_declared_to_steer_the_machine(knob: Knob, places: Path
         if not knob.case.refused or knob.case.refused not in str(error):
             raise
         changed = [f"refused: {error}"]
-    record_property("changes", ", ".join(changed))
     if own == other:
         assert not changed, f"{knob} is no part of a run's identity, and changes {', '.join(changed)}"
     else:
@@ -141,17 +135,16 @@ def test_a_key_acts_or_is_declared_to_steer_the_machine(knob: Knob, places: Path
 
 
 def changes(knob: Knob, words: tuple[str, ...], after: DictConfig, places: Path) -> list[str]:
-    """The aspects that differ. An option is fitted to the end; of a key the first change is enough."""
+    """The first aspect that differs; of a fit to the end, where nothing does up to the second step, all of them."""
     if after.ranks == 2:
         seen = in_two_ranks(places)
         one, other = (seen.get(text) for text in (written(words)[0], texts_of(after)[0]))
         return differing(one or ended(words), other)
-    if knob.key:
-        if knob.case.refused or not knob.option:
-            check(after)
-        if changed := next((aspect for aspect, value in first_parts(after) if value != begun(words)[aspect]), None):
-            return [changed]
-    return differing(ended(words), fitted(after, unlike=ended(words) if knob.key else None))
+    if not knob.key or knob.case.refused or not knob.option:
+        check(after)
+    if changed := next((aspect for aspect, value in first_parts(after) if value != begun(words)[aspect]), None):
+        return [changed]
+    return differing(ended(words), fitted(after))
 
 
 def first_parts(cfg: DictConfig) -> Iterator[tuple[str, Any]]:
@@ -212,11 +205,8 @@ def decoded(cfg: DictConfig, task: Any) -> list[str]:
     return [decoder.rescore(row[:length], layer[:length]) for row, layer, length in rows]
 
 
-def fitted(cfg: DictConfig, unlike: Seen | None = None) -> Seen:
-    """Build, fit and evaluate as experiment.run does, without a folder. Raises UsageError as that would.
-
-    unlike: what another config was seen to do. The first difference from it ends the fit, and is all that is returned.
-    """
+def fitted(cfg: DictConfig) -> Seen:
+    """Build, fit and evaluate as experiment.run does, without a folder. Raises UsageError as that would."""
     check(cfg)
     refuse_changed_files(OmegaConf.to_container(cfg))
     devices = device_count(cfg)
@@ -226,68 +216,34 @@ def fitted(cfg: DictConfig, unlike: Seen | None = None) -> Seen:
         start_from(task, weights_file(cfg.weights), cfg.weights_sha256, cfg.weights_parts)
     corpus.prepare()
     data.setup()
-    steps = Steps(unlike)
+    steps: Seen = {"batches": [], "learning rates": [], "losses": [], "weights": [], "validation": []}
+
+    class Steps(pl.Callback):
+        def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
+            steps["batches"].append(batch.ids)
+            steps["learning rates"].append(trainer.optimizers[0].param_groups[0]["lr"])
+            steps["losses"].append(float(outputs["loss"]))
+            steps["weights"].append(weights_of(pl_module.model))
+
+        def on_validation_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+            figures = {k: float(v) for k, v in trainer.callback_metrics.items() if k.startswith("validation")}
+            steps["validation"].append(dict(sorted(figures.items())))
+
     with TemporaryDirectory() as folder:
         best = best_checkpoint(Path(folder), corpus.validation[0], cfg.best)
-        fitter = trainer(cfg, devices, [], [steps, best])
-        seen: Seen = {
-            "rounding": [torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32],
-            "data": data.describe(),
-            "modules": [type(part).__qualname__ for part in (*task.modules(), *fitter.callbacks, data.cache)],  # type: ignore[attr-defined]
-            "decoding": decoded(cfg, task),
-        }
-        if unlike and (different := {aspect: value for aspect, value in seen.items() if value != unlike[aspect]}):
-            return different
-        try:
-            fitter.fit(task, data)
-        except Different as difference:
-            return difference.seen
+        fitter = trainer(cfg, devices, [], [Steps(), best])
+        fitter.fit(task, data)
     sets = dict.fromkeys([*corpus.validation, *corpus.test])
     precision = fitter.precision_plugin.forward_context
     rows = [row for name in sets for row in transcribe_set(task, data, name, precision, advance=lambda done: None).rows]
     return {
-        **seen,
-        **steps.seen,
+        **steps,
+        "rounding": [torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32],
+        "modules": [type(part).__qualname__ for part in (*task.modules(), *fitter.callbacks, data.cache)],  # type: ignore[attr-defined]
         "best checkpoint": None if best.best_model_score is None else float(best.best_model_score),
         "figures": {k: float(v) for k, v in sorted(fitter.callback_metrics.items())},
         "transcripts": [[row["set"], row["id"], row["reference"], row["hypothesis"]] for row in rows],
     }
-
-
-class Different(Exception):  # noqa: N818
-    """Ends a fit. seen: what was done otherwise than by another config, up to there."""
-
-    def __init__(self, seen: Seen) -> None:
-        super().__init__(*seen)
-        self.seen = seen
-
-
-class Steps(pl.Callback):
-    """What every step is given and does. Raises Different at the first one that `unlike` has otherwise."""
-
-    def __init__(self, unlike: Seen | None) -> None:
-        self.unlike = unlike
-        self.seen: Seen = {"batches": [], "learning rates": [], "losses": [], "weights": [], "validation": []}
-
-    def on_train_batch_end(
-        self, trainer: pl.Trainer, pl_module: pl.LightningModule, outputs: Any, batch: Any, batch_idx: int
-    ) -> None:
-        self.seen["batches"].append(batch.ids)
-        self.seen["learning rates"].append(trainer.optimizers[0].param_groups[0]["lr"])
-        self.seen["losses"].append(float(outputs["loss"]))
-        self.seen["weights"].append(weights_of(pl_module.model))
-        self._compare()
-
-    def on_validation_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        figures = {k: float(v) for k, v in trainer.callback_metrics.items() if k.startswith("validation")}
-        self.seen["validation"].append(dict(sorted(figures.items())))
-        self._compare()
-
-    def _compare(self) -> None:
-        if self.unlike is not None:
-            changed = {key: value for key, value in self.seen.items() if value != self.unlike[key][: len(value)]}
-            if changed:
-                raise Different(changed)
 
 
 def weights_of(model: Any) -> str:
@@ -360,15 +316,6 @@ def kept(folder: Path) -> Seen:
         "losses": [float(line.split(",")[1]) for line in losses.splitlines()[1:]],
         "transcripts": rows,
     }
-
-
-def test_a_key_that_nothing_reads_is_found_out(places: Path) -> None:
-    knob = Knob("", "seed")
-    after = knob.before(places)
-    OmegaConf.update(after, "sead", 1, force_add=True)
-    words = tuple(knob.words(places))
-    assert texts_of(after)[1] != written(words)[1]
-    assert not changes(knob, words, after, places)
 
 
 def test_every_leaf_of_the_default_config_is_walked() -> None:

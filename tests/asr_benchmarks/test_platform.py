@@ -11,20 +11,10 @@ from asr_ablations.runs.records import read_run
 from asr_ablations.tools.machine import cores
 from asr_benchmarks.platform import tables as platform_tables
 from asr_benchmarks.platform.platform import platform
-from asr_benchmarks.scaling.scaling import (
-    Point,
-    build_row,
-    choose_counts,
-    scaling,
-)
+from asr_benchmarks.scaling.scaling import Point, build_row, choose_counts, scaling
 from asr_verdicts.errors import UsageError
 from tests.helpers.run_folders import write_run
 from tests.helpers.support import compose
-
-OPTIONS = {
-    "minutes": 1.0, "targets": {"wer": [0.2], "cer": []}, "beam_widths": [2], "utterances": 1, "repeats": 1,
-    "decoder": None, "price": {"total": None},
-}  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -36,8 +26,12 @@ OPTIONS = {
     ],
 )
 def test_a_wrong_value_is_one_line(option, value, message):
+    options = {
+        "minutes": 1.0, "targets": {"wer": [0.2], "cer": []}, "beam_widths": [2], "utterances": 1, "repeats": 1,
+        "decoder": None, "price": {"total": None}, option: value,
+    }  # fmt: skip
     with pytest.raises(UsageError, match=rf"benchmark\.{message}"):
-        platform(compose(), **{**OPTIONS, option: value})
+        platform(compose(), **options)
 
 
 @pytest.fixture
@@ -86,15 +80,6 @@ def test_time_to_accuracy_is_kept_over_three_validations(run):
     assert (characters["rate"], characters["minutes"]) == ("CER (longer)", 0.5)
 
 
-SCALING_OPTIONS = {"ranks": [1, 2], "batch": 4, "total": 4, "steps": 1, "warmup": 1, "repeats": 1, "threads": 1}
-
-
-def point(tmp_path, ranks, batch, *answers, failed=None):
-    keys = ("seconds", "R", "utterances", "peak")
-    measurements = [dict(zip(keys, answer, strict=True)) for answer in answers]
-    return Point(ranks, batch, "", {"threads": 1}, measurements, failed)
-
-
 @pytest.mark.parametrize(
     ("option", "value", "message"),
     [
@@ -104,8 +89,9 @@ def point(tmp_path, ranks, batch, *answers, failed=None):
     ],
 )  # fmt: skip
 def test_scaling_a_wrong_value_is_one_line(option, value, message):
+    keys = {"ranks": [1, 2], "batch": 4, "total": 4, "steps": 1, "warmup": 1, "repeats": 1, "threads": 1}
     with pytest.raises(UsageError, match=rf"benchmark\.{option}=.*: expected .*{message}"):
-        scaling(compose("gpus=0"), **{**SCALING_OPTIONS, option: value})
+        scaling(compose("gpus=0"), **{**keys, option: value})
 
 
 def test_ranks_double_up_to_what_there_is():
@@ -116,9 +102,21 @@ def test_ranks_double_up_to_what_there_is():
         choose_counts(compose(), [1, 4], gpus=2)
 
 
-def test_efficiency_is_the_rate_over_so_many_times_that_of_one_rank(tmp_path):
-    single = point(tmp_path, 1, 4, (0.2, 1.0, 4.0, 2**20), (0.1, 2.0, 4.0, 2**20), (0.3, 3.0, 4.0, 2**20))
-    double = point(tmp_path, 2, 4, (0.25, 3.0, 7.5, 2**21))
+def test_efficiency_is_the_rate_over_so_many_times_that_of_one_rank():
+    measured = [
+        [(0.2, 1.0, 4.0, 2**20), (0.1, 2.0, 4.0, 2**20), (0.3, 3.0, 4.0, 2**20)], [(0.25, 3.0, 7.5, 2**21)]
+    ]  # fmt: skip
+    single, double = (
+        Point(
+            ranks,
+            4,
+            "",
+            {"threads": 1},
+            [dict(zip(("seconds", "R", "utterances", "peak"), row, strict=True)) for row in rows],
+            None,
+        )
+        for ranks, rows in enumerate(measured, start=1)
+    )
     row = build_row("weak", double, single)
     sizes = {"scaling": "weak", "ranks": 2, "batch per rank": 4, "total batch": 8}
     rates = {"ms per step": 250.0, "R": 3.0, "efficiency %": 75.0, "utterances per step": 7.5}

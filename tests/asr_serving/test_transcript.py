@@ -17,16 +17,14 @@ from asr_serving.recogniser import Piece, Word, align, cut
 from asr_serving.transcribe import Folder, Source, Stream, Transcript, as_srt, choose_output, doubt, subtitles
 from asr_verdicts.errors import UsageError
 
-HOUR = 3600.0
-
 
 def words(*times: tuple[str, float, float]) -> list[Word]:
     return [Word(word, start, end, 1.0) for word, start, end in times]
 
 
 def test_srt_is_numbered_and_has_its_clock() -> None:
-    said = words(("one", 0.0, 0.5), ("two", 0.6, 1.0), ("three", HOUR + 61.2345, HOUR + 62))
-    text = as_srt(Transcript("a.wav", HOUR + 70, [Piece(0.0, HOUR + 70, said)]))
+    said = words(("one", 0.0, 0.5), ("two", 0.6, 1.0), ("three", 3600.0 + 61.2345, 3600.0 + 62))
+    text = as_srt(Transcript("a.wav", 3600.0 + 70, [Piece(0.0, 3600.0 + 70, said)]))
     assert text == (
         "1\n00:00:00,000 --> 00:00:01,000\none two\n\n2\n01:01:01,234 --> 01:01:02,000\nthree\n"
     )  # https://en.wikipedia.org/wiki/SubRip#Format
@@ -146,14 +144,12 @@ def test_confidence_is_the_geometric_mean_of_the_letters_frames() -> None:
     assert unlikely.confidence < 0.1
 
 
-def test_double_letters_with_a_separation_character() -> None:
-    alphabet = Letters("ab_", "_")
-    (word,) = align(sharp("a a--b"), "aab", alphabet, 1.0, 0.0)
-    assert (word.start, word.end) == (0, 6)
-
-
 def test_the_path_is_the_best_of_all() -> None:
     """Against every path of six frames, ties among them: probabilities are of one digit."""
+
+    def collapsed(path: Sequence[int]) -> list[int]:
+        return [symbol for symbol, _ in itertools.groupby(path) if symbol]
+
     generator = torch.Generator().manual_seed(0)
     for _ in range(20):
         log_probs = torch.randint(1, 4, (6, 4), generator=generator).double().log_softmax(-1)
@@ -168,10 +164,6 @@ def test_the_path_is_the_best_of_all() -> None:
                     path[t] = label
             assert collapsed(path) == labels
             assert sum(float(log_probs[t, s]) for t, s in enumerate(path)) == pytest.approx(best)
-
-
-def collapsed(path: Sequence[int]) -> list[int]:
-    return [symbol for symbol, _ in itertools.groupby(path) if symbol]
 
 
 def speech(*seconds: float, pause: float = 0.0) -> np.ndarray:
@@ -198,8 +190,6 @@ def test_borders_lie_in_the_middle_of_pauses() -> None:
     borders = [end / SAMPLE_RATE for _, end in cut(speech(3, 3, 3, 3, pause=0.5), 4.5)][:-1]
     assert borders == pytest.approx([3.25, 6.75, 10.25], abs=0.1)
 
-
-def test_a_stop_consonant_is_no_pause() -> None:
-    """0.08 s of silence at 2.5 s, beside a real pause from 3.5 s on."""
+    # a stop consonant is no pause: 0.08 s of silence at 2.5 s, beside a real pause from 3.5 s on
     samples = np.concatenate([speech(2.5), np.zeros(1280, np.int16), speech(0.92), np.zeros(6400, np.int16), speech(2)])
     assert cut(samples, 4.2)[0][1] / SAMPLE_RATE == pytest.approx(3.7, abs=0.1)

@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 
-import pytest
 from scipy import stats
 
 from asr_verdicts.arms import training_end
@@ -27,13 +26,11 @@ def compared(*runs: list[Record]) -> Comparison:
     return compare(records(*runs), Options(baseline="lstm"), "sweep", DECLARED)
 
 
-@pytest.fixture(scope="module")
-def several() -> Comparison:
-    """Arms by outcome: gru and rnn worse, qrnn better, sru equivalent within 3 points, fsmn far worse."""
-    return compared(*(made(name, rate, margin=3.0) for name, rate in RATES.items()))
-
-
-def test_arms_are_sorted_by_outcome_and_size_after_the_baseline(several: Comparison) -> None:
+def test_arms_are_sorted_by_outcome_and_size_and_equality_has_the_interval_of_two_one_sided_tests() -> None:
+    """gru and rnn are worse, qrnn better, sru equivalent within 3 points, fsmn far worse. Schuirmann 1987: at 5 % over
+    five questions each side has a hundredth.
+    """
+    several = compared(*(made(name, rate, margin=3.0) for name, rate in RATES.items()))
     rows = answer_rows(several)
     names = ["lstm", "fsmn", "rnn", "gru", "qrnn", "sru"]
     assert [row.name for row in rows] == [f"rnn={name}" for name in names]
@@ -41,10 +38,6 @@ def test_arms_are_sorted_by_outcome_and_size_after_the_baseline(several: Compari
     assert rows[0].difference == rows[0].interval == ""
     assert rows[4].difference.startswith("−")
     assert effect_rows(several) == []
-
-
-def test_equality_has_the_interval_of_two_one_sided_tests(several: Comparison) -> None:
-    """Schuirmann 1987: at 5 % over five questions each side has a hundredth."""
     verdict = next(verdict for verdict in several.answer if verdict.outcome == "equivalent")
     estimate = verdict.estimate
     half = stats.t.isf(0.05 / 5, estimate.degrees) * estimate.standard_error

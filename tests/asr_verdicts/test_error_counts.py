@@ -5,17 +5,8 @@ import random
 import jiwer
 import pytest
 
-from asr_verdicts.error_counts import (
-    COLUMNS,
-    Errors,
-    align,
-    character_errors,
-    count_errors,
-    recorded_errors,
-    sum_errors,
-    total_errors,
-    word_errors,
-)
+from asr_verdicts import error_counts
+from asr_verdicts.error_counts import COLUMNS, Errors, align, character_errors, count_errors, total_errors, word_errors
 
 
 def counts(errors: Errors) -> tuple[int, int, int, int]:
@@ -84,7 +75,9 @@ def test_the_errors_of_a_table_are_those_of_its_rows(metric: str) -> None:
         words, characters = word_errors(reference, hypothesis), character_errors(reference, hypothesis)
         named = dict(zip(COLUMNS["cer"], counts(characters), strict=True))
         rows.append({**named, **dict(zip(COLUMNS["wer"], counts(words), strict=True))})
-    assert total_errors(rows, metric) == sum_errors(recorded_errors(row, metric) for row in rows)
+    assert total_errors(rows, metric) == error_counts.sum_errors(
+        error_counts.recorded_errors(row, metric) for row in rows
+    )
     expected = {"wer": (3, 3, 0, 1), "cer": (10, 0, 6, 6), "cer_longer": (15, 0, 6, 6)}
     assert counts(total_errors(rows, metric)) == expected[metric]
 

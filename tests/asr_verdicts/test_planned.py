@@ -97,7 +97,6 @@ RATES = {
     ("shuffled", "none"): 0.50,
     ("sortagrad", "none"): 0.36,
 }
-"""Without batch norm SortaGrad gains 14 points, with it nothing: the effect of one factor depends on the other."""
 
 
 def compared(contrasts: object, rates: dict[tuple[str, str], float] = RATES) -> Comparison:
@@ -205,9 +204,7 @@ def test_equal_arms_are_seldom_called_different(name: str) -> None:
 
 @pytest.mark.slow
 def test_what_is_found_and_what_it_costs_is_as_published_for_the_design() -> None:
-    """Against another simulation of 20,000 sweeps of the same design: 84 % found at 1 sd with 31 runs, 100 % at 2 sd
-    with 16.0, and 81 % equivalent at 0 with 36.6. 150 sweeps: three standard errors.
-    """
+    """Against another simulation of 20,000 sweeps of the same design; 150 sweeps: three standard errors."""
     for name, outcome, share, runs in (
         ("no effect", "equivalent", 0.81, 36.6), ("1 sd", "worse", 0.84, 31.0), ("2 sd", "worse", 1.0, 16.0)
     ):  # fmt: skip

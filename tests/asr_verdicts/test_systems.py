@@ -128,9 +128,7 @@ def test_three_arms_are_corrected_by_holm_and_two_sets_are_one_answer_and_a_desc
 
 
 def aligned(name: str) -> tuple[dict[str, str], dict[str, str]]:
-    """References and hypotheses in sclite's alignment. The fragment (ha-), which it counts as right if the hypothesis
-    has a word that begins so or none, is "had" on both sides.
-    """
+    """References and hypotheses in sclite's alignment, whose fragment (ha-) counts as right: "had" on both sides."""
     spoken, heard = {}, {}
     text = shared_data(f"golden/wer/sctk/{name}").read_text()
     for id_, path in re.findall(r'<PATH id="\((.*?)\)".*?>\n(.*?)\n</PATH>', text, flags=re.DOTALL):

@@ -1,7 +1,4 @@
-"""python src/prepare.py weights=<file>: encoders in the layouts of torchaudio, fairseq, Microsoft and transformers.
-
-The files are made here, in the names that each library documents, of random weights: the published ones are large.
-"""
+"""prepare.py weights=<file>: random encoders in the layouts of torchaudio, fairseq, Microsoft and transformers."""
 
 import json
 import os
@@ -22,9 +19,7 @@ from asr_ablations.tools.files import sha256
 from asr_ablations.training.assembly import assemble
 from asr_ablations.training.trained_model import start_from
 from asr_verdicts.errors import UsageError
-from tests.helpers.command import run_folders
-from tests.helpers.interpreter import expect, python
-from tests.helpers.support import compose, standing_corpus, tiny_overrides
+from tests.helpers.support import compose, standing_corpus
 
 State = dict[str, torch.Tensor]
 CONVOLUTIONS = [(8, 10, 5), *[(8, 3, 2)] * 4, *[(8, 2, 2)] * 2]
@@ -50,18 +45,12 @@ def network(kind: str) -> Wav2Vec2Model:
     return model.eval()
 
 
-def with_old_weight_norm(state: State) -> State:
-    """As torch before 2.0 names the factors of a normalised weight, and all published files."""
-    names = {"parametrizations.weight.original0": "weight_g", "parametrizations.weight.original1": "weight_v"}
-    for new, old in names.items():
-        state = {key.replace(new, old): value for key, value in state.items()}
-    return state
-
-
 def split_projections(state: State) -> State:
-    """WavLM's query, key and value as matrices of their own."""
+    """WavLM's query, key and value as separate matrices; a normalised weight named as before torch 2.0."""
     split: State = {}
     for key, value in state.items():
+        key = key.replace("parametrizations.weight.original0", "weight_g")
+        key = key.replace("parametrizations.weight.original1", "weight_v")
         if ".attention.attention.in_proj_" in key:
             for part, rows in zip("qkv", value.chunk(3), strict=True):
                 split[key.replace("attention.in_proj_", f"{part}_proj.")] = rows
@@ -72,44 +61,31 @@ def split_projections(state: State) -> State:
 
 def transformers_names(state: State, prefix: str) -> State:
     """modeling_wav2vec2.py: feature_extractor, feature_projection and encoder, below the model's name."""
-    state = split_projections(with_old_weight_norm(state))
-    inner = {
-        key.replace("encoder.transformer.", "encoder.").replace(
-            "encoder.feature_projection.", "feature_projection."
-        ): value
-        for key, value in state.items()
-    }
-    named = {f"{prefix}.{key}": value for key, value in inner.items()}
+    named = {}
+    for key, value in split_projections(state).items():
+        key = key.replace("encoder.transformer.", "encoder.")
+        named[f"{prefix}.{key.replace('encoder.feature_projection.', 'feature_projection.')}"] = value
     return {**named, f"{prefix}.masked_spec_embed": torch.zeros(24), "lm_head.weight": torch.zeros(32, 24)}
 
 
-FAIRSEQ = (
-    (r"encoder\.feature_projection\.projection", "post_extract_proj"),
-    (r"encoder\.feature_projection\.layer_norm", "layer_norm"),
-    (r"encoder\.transformer\.pos_conv_embed\.conv", "encoder.pos_conv.0"),
-    (r"encoder\.transformer\.layer_norm", "encoder.layer_norm"),
-    (r"encoder\.transformer\.(layers\.\d+)\.layer_norm", r"encoder.\1.self_attn_layer_norm"),
-    (r"encoder\.transformer\.(layers\.\d+)\.attention\.gru_rel_pos_linear", r"encoder.\1.self_attn.grep_linear"),
-    (r"encoder\.transformer\.(layers\.\d+)\.attention\.gru_rel_pos_const", r"encoder.\1.self_attn.grep_a"),
-    (
-        r"encoder\.transformer\.(layers\.\d+)\.attention\.rel_attn_embed",
-        r"encoder.\1.self_attn.relative_attention_bias",
-    ),
-    (r"encoder\.transformer\.(layers\.\d+)\.attention", r"encoder.\1.self_attn"),
-    (r"encoder\.transformer\.(layers\.\d+)\.feed_forward\.intermediate_dense", r"encoder.\1.fc1"),
-    (r"encoder\.transformer\.(layers\.\d+)\.feed_forward\.output_dense", r"encoder.\1.fc2"),
-    (r"encoder\.transformer\.(layers\.\d+)\.final_layer_norm", r"encoder.\1.final_layer_norm"),
-    (r"(feature_extractor\.conv_layers\.\d+)\.conv", r"\1.0"),
-)
+FAIRSEQ = {
+    "encoder.transformer.": "encoder.", "encoder.feature_projection.projection": "post_extract_proj",
+    "encoder.feature_projection.layer_norm": "layer_norm", "pos_conv_embed.conv": "pos_conv.0",
+    ".attention.gru_rel_pos_linear": ".self_attn.grep_linear", ".attention.gru_rel_pos_const": ".self_attn.grep_a",
+    ".attention.rel_attn_embed": ".self_attn.relative_attention_bias", ".attention": ".self_attn",
+    ".feed_forward.intermediate_dense": ".fc1", ".feed_forward.output_dense": ".fc2",
+}  # fmt: skip
 
 
 def fairseq_names(state: State, prefix: str = "") -> State:
     """wav2vec2.py, hubert.py and Microsoft's WavLM.py: layers of an nn.Sequential are numbers."""
     layered = "feature_extractor.conv_layers.1.layer_norm.weight" in state
     named: State = {}
-    for key, value in split_projections(with_old_weight_norm(state)).items():
-        for pattern, name in FAIRSEQ:
-            key = re.sub(f"^{pattern}", name, key)
+    for key, value in split_projections(state).items():
+        for part, name in FAIRSEQ.items():
+            key = key.replace(part, name)
+        key = re.sub(r"^encoder\.(layers\.\d+)\.layer_norm", r"encoder.\1.self_attn_layer_norm", key)
+        key = re.sub(r"(conv_layers\.\d+)\.conv", r"\1.0", key)
         key = re.sub(r"(conv_layers\.\d+)\.layer_norm", r"\1.2.1" if layered else r"\1.2", key)
         named[f"{prefix}{key}"] = value
     return {**named, f"{prefix}mask_emb": torch.zeros(24), f"{prefix}quantizer.vars": torch.zeros(2)}
@@ -182,7 +158,13 @@ def converted(path: Path, folder: Path, *words: str) -> Path:
 
 @pytest.mark.parametrize(
     ("make", "kind"),
-    [(torchaudio_file, "large"), (fairseq_file, "wavlm"), (tuned_fairseq_file, "large"), (safetensors_folder, "base")],
+    [
+        (torchaudio_file, "large"),
+        (fairseq_file, "wavlm"),
+        (tuned_fairseq_file, "large"),
+        (safetensors_folder, "base"),
+        (safetensors_folder, "wavlm"),
+    ],
 )
 def test_a_layouts_weights_give_torchaudios_features(
     make: Callable[[str, Path], Path], kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -277,16 +259,3 @@ def test_what_shapes_do_not_say_is_asked_for(tmp_path: Path) -> None:
         converted(torchaudio_file("base", tmp_path), tmp_path, "model=wav2vec2")
     with pytest.raises(UsageError, match="data: not read with weights"):
         converted(torchaudio_file("base", tmp_path), tmp_path, "data=an4")
-
-
-def test_a_converted_encoder_is_tuned_and_reproduced(tiny_corpus: Path, tmp_path: Path) -> None:
-    """As a user would: the printed command with a corpus, then src/reproduce.py."""
-    layout, outputs = safetensors_folder("wavlm", tmp_path), f"outputs={tmp_path / 'o'}"
-    prepared = expect(0, python(["src/prepare.py", f"weights={layout}", "model=wavlm", outputs], os.environ))
-    words = shlex.split(prepared.stdout.splitlines()[-1].removeprefix("train with it: python "))
-    masks = ["model.masks.time_masks=1", "model.layer_drop=0.3", "dropout=0.1"]
-    usual = ["max_epochs=1", "logger=csv", "gpus=0", outputs]
-    expect(0, python([*words, *tiny_overrides(tiny_corpus), *masks, *usual], os.environ))
-    (folder,) = run_folders(tmp_path / "o")
-    reproduced = expect(0, python(["src/reproduce.py", str(folder)], os.environ))
-    assert "\nmatch: " in reproduced.stdout

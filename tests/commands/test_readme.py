@@ -2,7 +2,6 @@
 
 import re
 import shlex
-from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
@@ -29,8 +28,6 @@ from tests.helpers.support import CONF, composed_by_hydra, group_options
 from tests.helpers.sweep_files import composed
 
 PYTHON = documented_commands()
-OTHER = [line for line in documented_lines() if not line.startswith("python ")]
-README_BYTES = 9 * 1024
 WRITTEN = [page for page in pages() if page != options.PAGE]
 """The pages that people write."""
 every_page = pytest.mark.parametrize("page", WRITTEN, ids=lambda page: page.stem)
@@ -46,29 +43,19 @@ def test_each_benchmark_is_shown():
     assert sorted(shown) == group_options("benchmark")
 
 
-OF_OTHERS = {"git", "cd", "source", "wandb", "pip"}
-"""Commands of an installation, and W&B's own."""
-
-
 def test_other_commands_are_targets_of_the_makefile():
-    makefile = (REPOSITORY / "Makefile").read_text()
-    assert OTHER
-    for line in OTHER:
+    makefile = (REPOSITORY / "Makefile").read_text(encoding="utf-8")
+    for line in documented_lines():
         command, target = line.split()[:2]
-        if command == "asr-ablations":
-            assert (REPOSITORY / "src" / f"{target}.py").exists(), line
-            continue
-        if command in OF_OTHERS:
-            continue
-        if command == "asr-verdicts":
-            assert target == "compare", line  # tests/commands/test_hypotheses.py runs it
-            continue
-        assert command == "make", line
-        assert re.search(rf"^{target}:.*##", makefile, flags=re.MULTILINE), line
+        assert command != "make" or re.search(rf"^{target}:.*##", makefile, flags=re.MULTILINE), line
+        assert command != "asr-ablations" or (REPOSITORY / "src" / f"{target}.py").exists(), line
+    assert re.search(r"^train: install .*\n\t\.venv/bin/python src/train\.py \$\(ARGS\)$", makefile, re.MULTILINE)
 
 
-def test_the_readme_is_for_the_first_five_minutes():
-    assert len((REPOSITORY / "README.md").read_bytes()) <= README_BYTES
+def test_the_readme_is_for_the_first_five_minutes_and_links_every_page():
+    content = (REPOSITORY / "README.md").read_bytes()
+    assert len(content) <= 9 * 1024
+    assert [page.name for page in pages()[1:] if f"docs/{page.name}" not in content.decode()] == []
 
 
 def test_the_options_page_is_current():
@@ -99,40 +86,29 @@ def test_every_link_leads_somewhere(page):
         assert not anchor or anchor in anchors(target), link
 
 
-def test_every_page_is_linked_from_the_readme():
-    readme = (REPOSITORY / "README.md").read_text(encoding="utf-8")
-    assert [page.name for page in pages()[1:] if f"docs/{page.name}" not in readme] == []
-
-
 def test_the_installation_page_lists_the_extras():
     page = (REPOSITORY / "docs" / "installation.md").read_text(encoding="utf-8")
     (listed,) = re.findall(r"The extras: (.*?)\.\n", page, flags=re.DOTALL)
-    assert set(re.findall(r"`(\w+)`", listed)) - {"make"} == extras() - {"dev"}
-
-
-def extras() -> set[str]:
     text = (REPOSITORY / "pyproject.toml").read_text(encoding="utf-8")
     section = text.partition("[project.optional-dependencies]\n")[2].partition("\n[")[0]
-    return set(re.findall(r"^([\w-]+) = \[", section, flags=re.MULTILINE))
-
-
-@cache
-def known_keys() -> set[str]:
-    """Every group, and every key that the page of options shows: rows of three cells or more begin with one."""
-    rows = [re.split(r"(?<!\\)\|", line)[1:-1] for line in options.page().splitlines() if line.startswith("| `")]
-    return {row[0].strip(" `") for row in rows if len(row) > 2} | set(groups()) | set(keys_of_sweeps())
-
-
-def keys_of_sweeps() -> Iterator[str]:
-    """Keys that sweep files have of their own, for their interpolations."""
-    for file in (REPOSITORY / "sweeps").glob("*.yaml"):
-        own = {key: value for key, value in yaml.safe_load(file.read_text("utf-8")).items() if isinstance(value, dict)}
-        yield from (f"{key}.{one}" for key, value in own.items() if key not in ("hydra", "ablation") for one in value)
+    extras = set(re.findall(r"^([\w-]+) = \[", section, flags=re.MULTILINE))
+    assert set(re.findall(r"`(\w+)`", listed)) - {"make"} == extras - {"dev"}
 
 
 @cache
 def groups() -> dict[str, list[str]]:
     return {folder.name: group_options(folder.name) for folder in CONF.iterdir() if folder.is_dir()}
+
+
+@cache
+def known_keys() -> set[str]:
+    """Every group, every key that the page of options shows, and those that sweep files have for themselves."""
+    rows = [re.split(r"(?<!\\)\|", line)[1:-1] for line in options.page().splitlines() if line.startswith("| `")]
+    keys = {row[0].strip(" `") for row in rows if len(row) > 2} | set(groups())
+    for file in (REPOSITORY / "sweeps").glob("*.yaml"):
+        own = {key: value for key, value in yaml.safe_load(file.read_text("utf-8")).items() if isinstance(value, dict)}
+        keys |= {f"{key}.{one}" for key, value in own.items() if key not in ("hydra", "ablation") for one in value}
+    return keys
 
 
 @every_page
@@ -144,11 +120,8 @@ def test_every_key_and_option_exists(page):
         if key == "wandb" or key.startswith("hydra."):
             continue
         assert key in known_keys(), override
-        assert key not in groups() or not re.fullmatch(r"[\w,]+", value) or is_option(key, value), override
-
-
-def is_option(group: str, value: str) -> bool:
-    return value == "mine" or set(value.split(",")) <= set(groups()[group])
+        if key in groups() and re.fullmatch(r"[\w,]+", value) and value != "mine":
+            assert set(value.split(",")) <= set(groups()[key]), override
 
 
 @every_page
@@ -161,28 +134,11 @@ def test_every_file_exists(page):
         assert "mine" in path or path == "sweeps/RESULTS.md" or any([*start.glob(path)] for start in starts), path
 
 
-def test_the_sweeps_are_listed():
-    page = (REPOSITORY / "docs" / "options.md").read_text(encoding="utf-8")
-    names = [path.stem for path in (REPOSITORY / "sweeps").glob("*.yaml")]
-    assert [name for name in names if f"| `{name}` |" not in page] == []
-
-
 def test_every_file_of_a_run_is_explained():
     page = (REPOSITORY / "docs" / "runs.md").read_text(encoding="utf-8")
     names = [value for name, value in vars(layout).items() if name.isupper() and isinstance(value, str)]
     assert len(names) > 20
     assert [name for name in names if name not in page] == []
-
-
-CONFIGS = {
-    **{"train": "config", "prepare": "prepare", "evaluate": "evaluation", "transcribe": "transcribe"},
-    **{"check": "config", "export": "export", "lm": "language_model", "benchmark": "benchmarks"},
-}
-"""The config of each entry script that Hydra runs."""
-PARSERS = {"compare": compare.parser, "reproduce": reproduce.parser}
-PARSERS |= {"ls": overview.list_parser, "status": overview.status_parser, "diff": overview.diff_parser}
-PARSERS |= {"sweeps": overview.sweep_files_parser, "rm": housekeeping.remove_parser, "mv": housekeeping.rename_parser}
-PARSERS |= {"new": new_variant.parser, "doctor": doctor.doctor_parser}
 
 
 def first_values(words: list[str]) -> list[str]:
@@ -198,14 +154,26 @@ def first_values(words: list[str]) -> list[str]:
 @pytest.mark.parametrize("line", PYTHON)
 def test_its_keys_and_options_exist(line):
     """The config of every documented command composes, and its options are those of its parser."""
+    configs = {
+        **{"train": "config", "prepare": "prepare", "evaluate": "evaluation", "transcribe": "transcribe"},
+        **{"check": "config", "export": "export", "lm": "language_model", "benchmark": "benchmarks"},
+    }
+    parsers = {"compare": compare.parser, "reproduce": reproduce.parser}
+    parsers |= {"ls": overview.list_parser, "status": overview.status_parser, "diff": overview.diff_parser}
+    parsers |= {
+        "sweeps": overview.sweep_files_parser,
+        "rm": housekeeping.remove_parser,
+        "mv": housekeeping.rename_parser,
+    }
+    parsers |= {"new": new_variant.parser, "doctor": doctor.doctor_parser}
     script, *words = shlex.split(re.sub("<.*?>", "placeholder", line))
     name = Path(script).stem
-    if name in PARSERS:
-        PARSERS[name]().parse_known_args(words)
+    if name in parsers:
+        parsers[name]().parse_known_args(words)
     elif "-cn" in words:
         composed(words[words.index("-cn") + 1], *first_values(words), "overrides=[]")
     else:
-        composed_by_hydra(tuple(first_values(words)), CONFIGS[name])
+        composed_by_hydra(tuple(first_values(words)), configs[name])
 
 
 @pytest.mark.slow
@@ -229,8 +197,3 @@ def test_every_language_model_is_made(line, corpora, tmp_path):
     done = expect(0, run([*shlex.split(line), *SHORT_SPEECH, *SMALL_MODEL], corpora, tmp_path))
     assert "Warning" not in done.stderr
     assert run_folders(tmp_path)
-
-
-def test_make_train_passes_its_arguments_on():
-    makefile = (REPOSITORY / "Makefile").read_text(encoding="utf-8")
-    assert re.search(r"^train: install .*\n\t\.venv/bin/python src/train\.py \$\(ARGS\)$", makefile, re.MULTILINE)

@@ -1,34 +1,21 @@
-"""Comparisons, and those that sweep files ask for."""
+"""Comparisons of run folders."""
 
-import functools
 import json
 import re
-from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
-from omegaconf import DictConfig, OmegaConf
 
 from asr_ablations.commands.compare import main
-from asr_ablations.comparison.folders import compare_folders, lay_out
+from asr_ablations.comparison.folders import compare_folders
 from asr_ablations.comparison.time_to_accuracy import at_equal_cost, relative_time, times_to_accuracy
-from asr_ablations.evaluation.request import decoder_name
 from asr_ablations.report.training_report import TRAINING_COLUMNS, sections
-from asr_ablations.sweep.preflight import find_differences
 from asr_ablations.tools.files import REPOSITORY
-from asr_ablations.tools.typed_json import parse
-from asr_verdicts.comparison import Comparison, compare
 from asr_verdicts.design import Options
 from asr_verdicts.errors import UsageError
-from asr_verdicts.evidence import Evidence
 from asr_verdicts.files import write_json
-from asr_verdicts.record import DataRecord
-from asr_verdicts.statistics.procedures import FixedLength
 from asr_verdicts.table_columns import RATE_COLUMNS, rate_rows
-from tests.helpers.invented_records import record, records
 from tests.helpers.run_folders import declare, edit, write_run, write_sweep
-from tests.helpers.sweep_files import NAMES, arms, composed, is_decoding, is_search
 
 
 def test_where_no_baseline_is_declared_it_is_the_arm_that_was_typed_first(tmp_path: Path) -> None:
@@ -196,79 +183,3 @@ def test_differing_code_and_hardware_give_a_warning_each(tmp_path: Path) -> None
     assert any("did not record times" in line for line in comparison.warnings)
     time = times_to_accuracy(comparison)[0]
     assert (time.seconds, time.steps, time.audio_hours) == (None, 20, 2.0)
-
-
-@functools.cache
-def arm_configs(name: str) -> tuple[DictConfig, list[tuple[list[str], DictConfig]]]:
-    """A sweep file, and the overrides of each of its arms, without seeds, with its config."""
-    cfg, configs = composed(name), []
-    searched = [["optimizer.lr=0.001", "batch.size=4"], ["optimizer.lr=0.002", "batch.size=8"]]
-    words = searched if is_search(cfg) else arms(cfg)
-    for overrides in dict.fromkeys(tuple(word for word in arm if not word.startswith("seed=")) for arm in words):
-        arm = composed(name, *overrides, "overrides=[]")
-        OmegaConf.set_struct(arm, False)
-        del arm["hydra"]
-        arm.overrides = list(overrides)
-        configs.append((list(overrides), arm))
-    return cfg, configs
-
-
-def compared(name: str, step: float, data: bool = False) -> Comparison:
-    """Three seeds of every arm (twenty of the only one, one in a search), each arm worse by `step` than the one before
-    it; decoders share their models. data: the training sets differ, and the test set is one.
-    """
-    runs, (sweep, listed) = [], arm_configs(name)
-    seeds = 20 if len(listed) == 1 else 1 if is_search(sweep) else 3
-    for number, (overrides, cfg) in enumerate(listed):
-        config: Any = OmegaConf.to_container(cfg)
-        if is_decoding(name):
-            config = {key: config[key] for key in ("decoder", "ablation")}
-        if name == "language_models":  # an evaluation's record names the decoder
-            overrides = [f"decoder={decoder_name(OmegaConf.create(config))}"]
-        language = next((word for word in overrides if word.startswith("data.language")), "s")
-        for seed in range(seeds):
-            run = record("x=y", seed, 0.2 + step * number, speakers=language)
-            model = f"model-{seed}/last.ckpt" if is_decoding(name) else f"{name}-{number}-{seed}/last.ckpt"
-            sets = {"sets": {"train": {"sha256": f"{overrides}"}, "test": {"sha256": "same"}}} if data else {}
-            run = replace(run, config={**config, "seed": seed}, overrides=overrides, model=model)
-            runs.append(replace(run, data=parse(DataRecord, sets)))
-    every, options = records(runs), Options()
-    declared = Evidence(FixedLength(), "all runs that were declared have ended", complete=True)
-    return compare(every, options, name, declared, layout=lay_out(every, options, None))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", NAMES)
-def test_every_question_of_a_sweep_file_gets_a_verdict_against_its_declared_baseline(name: str) -> None:
-    """One arm is described, and a search, with one run of each, decides nothing."""
-    comparison, (cfg, listed) = compared(name, 0.02), arm_configs(name)
-    assert len(comparison.arms) == len(listed)
-    declared = str(cfg.ablation.get("baseline", ""))
-    wanted = declared.split(",") if "=" in declared else [f"={declared}"] if declared else []
-    baseline = next(arm for arm in comparison.arms if arm.name == comparison.baseline)
-    words = [word.replace("'", "") for word in baseline.runs[0].overrides]  # a name of several words is quoted
-    assert all(any(word.endswith(part) for word in words) for part in wanted)
-    if len(comparison.arms) == 1:
-        assert (comparison.answer, len(comparison.arms[0].runs)) == ([], 20)
-        return
-    asked = cfg.ablation.get("contrasts")
-    assert len(comparison.answer) >= (len(asked) if asked else len(comparison.arms) - 1)
-    outcomes = {verdict.outcome for verdict in comparison.answer}
-    assert outcomes == {"undecided"} if is_search(cfg) else "undecided" not in outcomes
-    assert not [line for line in comparison.warnings if "not compared" in line or "ablation.expected" in line]
-    if is_decoding(name) or is_search(cfg):
-        return
-    free = {
-        "features": ["features=logmel40"],  # the source has features with cepstra, and none without
-        "optimizer": ["optimizer=nesterov", "optimizer=adamw"],  # its claim is about plain gradient descent
-    }
-    better = [difference.arm for difference in find_differences([arm for _, arm in listed]) if difference.better]
-    assert better == free.get(name, []), "another arm is a nearer baseline"
-
-
-def test_hours_of_training_speech_get_a_verdict_on_test_sets_that_stay() -> None:
-    """The training sets differ in their content, as hours do, and the test set is one: its utterances are pairs."""
-    comparison = compared("training_size", 0.1, data=True)
-    assert comparison.baseline == "data.hours=0.5"
-    assert [verdict.outcome for verdict in comparison.answer] == ["worse"] * 3
-    assert not [line for line in comparison.warnings if "not compared" in line]

@@ -21,7 +21,9 @@ from tests.helpers.support import compose, group_options, groups
 DATA = {"sets": {name: {"utterances": 3, "sha256": name} for name in ("train", "dev", "test")}}
 
 
-def record(*overrides: str, data: dict[str, Any] = DATA, ablation: dict[str, Any] | None = None) -> Record:
+def record(
+    *overrides: str, data: dict[str, Any] = DATA, ablation: dict[str, Any] | None = None, **environment: Any
+) -> Record:
     cfg = compose("data=an4", "data.root=x", *overrides)
     cfg.overrides = list(overrides)
     OmegaConf.update(cfg, "ablation", ablation, force_add=True)
@@ -29,13 +31,13 @@ def record(*overrides: str, data: dict[str, Any] = DATA, ablation: dict[str, Any
     return Record(
         folder=Path("-".join(overrides) or "default"), config=config, overrides=list(overrides),
         summary=Summary(sets={"test": SetResult(wer=0.2, cer=0.1)}, test_sets=["test"]),
-        environment=Environment(derived=derived_keys(config)), data=parse(DataRecord, data),
+        environment=replace(Environment(derived=derived_keys(config)), **environment), data=parse(DataRecord, data),
     )  # fmt: skip
 
 
-def refused(runs: list[Record], *allow: str) -> dict[str, list[Any]]:
+def refused(runs: list[Record]) -> dict[str, list[Any]]:
     with pytest.raises(ConfoundedError) as caught:
-        compare(Records(runs), Options(allow=list(allow)), "test")
+        compared(runs)
     return caught.value.keys
 
 
@@ -44,7 +46,6 @@ def compared(runs: list[Record], *allow: str) -> Comparison:
 
 
 RNN = {"factor": "rnn"}
-NO_FACTORS = (*MACHINE_KEYS, "data", "decoder")
 
 
 def test_a_planted_confound_is_refused_with_its_key_and_values() -> None:
@@ -85,18 +86,14 @@ def test_features_that_a_model_chooses_follow_from_it() -> None:
     assert refused(others) == {"features.bins": [80, 40]}
 
 
-def with_behaviour(run: Record, version: int) -> Record:
-    return replace(run, environment=replace(run.environment, behaviour=version))
-
-
 def test_the_behaviour_is_never_taken_for_a_factor_nor_are_other_data() -> None:
     """Two runs of the same config before and after a change of the code: refused, unless --allow names it."""
-    runs = [record("seed=0"), with_behaviour(record("seed=1"), 2)]
+    runs = [record("seed=0"), record("seed=1", behaviour=2)]
     assert refused(runs) == {"behaviour": [1, 2]}
     assert [arm.name for arm in compared(runs, "behaviour").arms] == ["behaviour=1", "behaviour=2"]
-    same = [with_behaviour(record("rnn=gru"), 2), with_behaviour(record("rnn=lstm"), 2)]
+    same = [record("rnn=gru", behaviour=2), record("rnn=lstm", behaviour=2)]
     assert compared(same).design.layout.factor == ["rnn"]
-    assert set(refused([record("rnn=gru"), with_behaviour(record("rnn=lstm"), 3)])) == {"behaviour"}
+    assert set(refused([record("rnn=gru"), record("rnn=lstm", behaviour=3)])) == {"behaviour"}
     other = copy.deepcopy(DATA)
     other["sets"]["train"]["sha256"] = "other"
     runs = [record("rnn=gru", ablation=RNN), record("rnn=lstm", data=other, ablation=RNN)]
@@ -119,7 +116,7 @@ def test_what_conf_computes_from_a_key_and_the_place_of_the_data_are_no_differen
     assert derived(["rnn"], recorded) == set()
 
 
-@pytest.mark.parametrize("group", [g for g in groups() if g not in NO_FACTORS])
+@pytest.mark.parametrize("group", [g for g in groups() if g not in (*MACHINE_KEYS, "data", "decoder")])
 def test_any_group_can_be_the_factor_and_needs_no_declaration(group: str) -> None:
     """Also model, whose files set width and layers beside it."""
     options = [name for name in group_options(group) if name != "language"]  # which is the same as another alphabet
@@ -128,14 +125,6 @@ def test_any_group_can_be_the_factor_and_needs_no_declaration(group: str) -> Non
     assert comparison.design.layout.factor == ([group] if len(options) > 1 else [])
     assert len(comparison.arms) == len(options)
     assert len({arm.name for arm in comparison.arms}) == len(options)
-
-
-@pytest.mark.parametrize(("key", "values"), [("width", (32, 64)), ("precision", (32, 16))])
-def test_a_plain_key_can_be_the_factor_with_what_is_computed_from_it(key: str, values: tuple[Any, Any]) -> None:
-    runs = [record(f"{key}={value}") for value in values]
-    comparison = compared(runs)
-    assert comparison.design.layout.factor == [key]
-    assert [arm.name for arm in comparison.arms] == [f"{key}={value}" for value in values]
 
 
 def test_two_factors_may_be_declared() -> None:

@@ -10,14 +10,8 @@ import pytest
 from rich.console import Console
 from scipy import stats
 
-from asr_ablations.comparison.derived_tables import (
-    Hyperparameter,
-    gradients,
-    hyperparameters,
-    loss_against_wer,
-    noise_sources,
-    word_frequencies,
-)
+from asr_ablations.comparison import derived_tables
+from asr_ablations.comparison.derived_tables import Hyperparameter, hyperparameters, loss_against_wer, noise_sources
 from asr_ablations.comparison.training_times import COLUMN, Scaling, device, epoch_times, processes, scaling
 from asr_ablations.data.description import count_words, training_counts
 from asr_ablations.data.utterances import Utterance, Utterances
@@ -29,10 +23,11 @@ from asr_verdicts import plotting
 from asr_verdicts.arms import Arm
 from asr_verdicts.comparison import Comparison, compare
 from asr_verdicts.design import Options
+from asr_verdicts.files import write_json
 from asr_verdicts.record import NO_SUMMARY, DataRecord, Environment, Hardware, Record, Summary, UtteranceRow
 from asr_verdicts.report.terminal import print_answer
 from asr_verdicts.table_columns import rate_rows
-from tests.helpers.comparison import FACTOR, comparison, searched
+from tests.helpers.comparison import comparison
 from tests.helpers.invented_records import diverged, record, records
 
 LOSSES, RATES = [0.9, 0.5, 0.7, 0.4, 0.6], [0.31, 0.22, 0.30, 0.25, 0.21]
@@ -103,29 +98,37 @@ def test_the_first_epoch_stands_apart_and_the_ratio_has_welchs_interval() -> Non
     )
 
 
-def of_factor(arms: list[Arm], factor: list[str]) -> Comparison:
-    """The comparison of these arms, by this factor."""
-    whole = compare(records([record("x=y", 0, 0.2)]), Options(), "search")
-    design = whole.design
-    return replace(whole, arms=arms, design=replace(design, layout=replace(design.layout, factor=factor)))
-
-
 def test_what_was_tried_stands_by_key_with_the_best(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A key with one value in all runs has nothing to show, and only what a search proposed counts."""
     monkeypatch.setattr(plotting, "FORMATS", {"svg": plotting.FORMATS["svg"]})
-    tried = searched(tmp_path)
-    assert hyperparameters(of_factor(tried, FACTOR)) == [
+    space = {"optimizer.lr": " tag(log, interval(3e-4, 1e-2))", "width": "choice(64, 128)", "layers": "choice(1, 2)"}
+    factor, sweep, tried = list(space), tmp_path / "sweep", []
+    sweep.mkdir()
+    write_json(sweep / "sweep.json", {"launches": [], "space": space})
+    for rate, width, wer in ((0.001, 64, 0.4), (0.003, 128, 0.2), (0.01, 64, 0.3)):
+        run = record(f"width={width}", 0, wer)
+        summary = replace(run.summary, best_validation_wer=wer)
+        proposed = replace(run, folder=sweep / f"{rate}", searched=True, summary=summary)
+        levels = {"optimizer.lr": str(rate), "width": str(width), "layers": "1"}
+        tried.append(Arm(f"{rate}", [proposed], levels=levels))
+
+    def of_factor(arms: list[Arm], factor: list[str]) -> Comparison:
+        whole = compare(records([record("x=y", 0, 0.2)]), Options(), "search")
+        design = whole.design
+        return replace(whole, arms=arms, design=replace(design, layout=replace(design.layout, factor=factor)))
+
+    assert hyperparameters(of_factor(tried, factor)) == [
         Hyperparameter("optimizer.lr", [0.001, 0.003, 0.01], [0.4, 0.2, 0.3], 1, logarithmic=True),
         Hyperparameter("width", [64.0, 128.0, 64.0], [0.4, 0.2, 0.3], 1, logarithmic=False),
     ]
-    (figure,) = write_figures(of_factor(tried, FACTOR), tmp_path, ["search"])
+    (figure,) = write_figures(of_factor(tried, factor), tmp_path, ["search"])
     assert all(
         f">{label}<" in figure.read_text() for label in ("optimizer.lr", "width", "best: 20.0 %", "0.003", "128")
     )
     first, *others = tried
     declared = replace(first, runs=[replace(run, searched=False) for run in first.runs])
     assert [one.rates for one in hyperparameters(of_factor([declared, *others], ["width"]))] == [[0.2, 0.3]]
-    assert hyperparameters(of_factor([declared, declared, others[0]], FACTOR)) == []
+    assert hyperparameters(of_factor([declared, declared, others[0]], factor)) == []
 
 
 def compared(*options: Options, confirmed: int = 0) -> Comparison:
@@ -171,16 +174,14 @@ def scaling_run(minutes: float, *, ranks: int = 1, seed: int = 0, price: float |
     )  # fmt: skip
 
 
-def rows_of(*runs: Record) -> list[Scaling]:
+def scaling_of(*runs: Record) -> list[Scaling]:
     return scaling([Arm(str(number), [each]) for number, each in enumerate(runs)])
 
 
 def test_the_published_epochs() -> None:
-    """Ambroszczyk2019 table 2.2: 119, 56 and 36 minutes are speed-ups of 2.125 and 3.306, efficiencies of 106 % and
-    83 %.
-    """
+    """Ambroszczyk2019 table 2.2: 119, 56, 36 minutes are speed-ups of 2.125, 3.306; efficiencies of 106, 83 %."""
     epochs = {1: 119, 2: 56, 4: 36}
-    rows = rows_of(*(scaling_run(minutes, ranks=count, price=12.24) for count, minutes in epochs.items()))
+    rows = scaling_of(*(scaling_run(minutes, ranks=count, price=12.24) for count, minutes in epochs.items()))
     assert [row.processes for row in rows] == [1, 2, 4]
     assert [row.epoch_seconds / 60 for row in rows] == pytest.approx([119, 56, 36])
     assert [row.speed_up.value for row in rows] == pytest.approx([1, 119 / 56, 119 / 36])
@@ -191,7 +192,7 @@ def test_the_published_epochs() -> None:
 
 def test_a_series_for_each_of_what_else_differs_and_a_batch_that_shrinks() -> None:
     """Ambroszczyk2019 tables 2.1 and 2.2 are of one precision each: their speed-ups are their own."""
-    rows = rows_of(
+    rows = scaling_of(
         scaling_run(135, precision=32),
         scaling_run(75, ranks=2, precision=32),
         scaling_run(119, precision=16),
@@ -203,22 +204,21 @@ def test_a_series_for_each_of_what_else_differs_and_a_batch_that_shrinks() -> No
     assert [row.speed_up.value for row in rows] == pytest.approx([1, 135 / 75, 1, 119 / 56])
     # strong scaling: the runs differ in the batch of a process, too
     shrunk = scaling_run(6, ranks=2, batch={"size": 8, "seconds": None})
-    rows = rows_of(scaling_run(10), shrunk)
+    rows = scaling_of(scaling_run(10), shrunk)
     assert [row.batch for row in rows] == ["16 utterances", "8 utterances"]
     assert rows[1].speed_up.value == pytest.approx(10 / 6)
     # which of the two batches should one process have had?
-    assert rows_of(scaling_run(10), scaling_run(9, batch={"size": 4, "seconds": None}), shrunk) == []
-
-
-def changing(arms: list[Arm], changes: dict[str, str]) -> Comparison:
-    """The comparison of arms that change this by their list; the first is the baseline."""
-    whole = compare(records(arms[0].runs), Options(), "noise")
-    design = replace(whole.design, baseline=arms[0], layout=replace(whole.design.layout, changes=changes))
-    return replace(whole, arms=arms, design=design)
+    assert scaling_of(scaling_run(10), scaling_run(9, batch={"size": 4, "seconds": None}), shrunk) == []
 
 
 def test_sources_of_noise_are_shares_of_the_variance_of_all_together() -> None:
     """By scipy's F: a variance of a quarter of the baseline's, eight runs of each."""
+
+    def changing(arms: list[Arm], changes: dict[str, str]) -> Comparison:
+        whole = compare(records(arms[0].runs), Options(), "noise")
+        design = replace(whole.design, baseline=arms[0], layout=replace(whole.design.layout, changes=changes))
+        return replace(whole, arms=arms, design=design)
+
     luck = np.array([-3, -2, -1, 0, 0, 1, 2, 3]) / 100
     runs = {
         name: [record("rnn=lstm", seed, 0.3 + scale * value) for seed, value in enumerate(luck, start=first)]
@@ -252,10 +252,8 @@ def test_processes_are_those_recorded_else_those_of_the_config() -> None:
     assert device(replace(bare, config={**bare.config, "gpus": 1})) == "GPU"
 
 
-COUNTS = {"zebra": 0, "yak": 1, "gnu": 2, "cow": 9, "dog": 10}
-
-
-def spoken_run(*texts: tuple[str, str], counts: dict[str, int] | None = COUNTS) -> Record:
+def spoken_run(*texts: tuple[str, str], counted: bool = True) -> Record:
+    counts = {"zebra": 0, "yak": 1, "gnu": 2, "cow": 9, "dog": 10} if counted else None
     rows: list[UtteranceRow] = [
         {
             "set": "test", "id": str(number), "speaker": "s", "reference": reference, "hypothesis": hypothesis,
@@ -270,15 +268,15 @@ def test_a_word_is_wrong_where_its_place_has_another_or_none() -> None:
     """An insertion belongs to no word of the reference."""
     first = spoken_run(("zebra yak dog", "zebra jak dog"), ("cow dog", "cow well dog"))
     second = spoken_run(("zebra yak dog", "zebra yak"), ("cow dog", "now dog"))
-    (row,) = word_frequencies([Arm("arm", [first, second])], ["test"])
+    (row,) = derived_tables.word_frequencies([Arm("arm", [first, second])], ["test"])
     assert row.words == [1, 1, 1, 2]
     assert row.wrong == [0, 1 / 2, 1 / 2, 1 / 4]
     for runs in (
         [spoken_run(("cow dog", "dog"))],  # training has all of them often
-        [spoken_run(("yak", "")), spoken_run(("yak", ""), counts=None)],
+        [spoken_run(("yak", "")), spoken_run(("yak", ""), counted=False)],
         [spoken_run(("yak unknown", ""))],  # of another set than those of the run
     ):
-        assert word_frequencies([Arm("arm", runs)], ["test"]) == []
+        assert derived_tables.word_frequencies([Arm("arm", runs)], ["test"]) == []
 
 
 def test_the_section_names_the_share_and_the_words(tmp_path: Path) -> None:
@@ -306,30 +304,25 @@ def test_training_is_counted_for_the_words_of_the_other_sets_alone() -> None:
     assert list(counts) == sorted(counts)
 
 
-EXPLODING = [1.0, 2.0, 3.0, 4.0, 1e6, float("inf"), float("nan")]
-
-
-@pytest.fixture
-def exploding(tmp_path: Path) -> Comparison:
-    """The first arm is quiet; of the second, one seed has exploded at its fifth step and diverged at the seventh."""
-    compared = comparison(tmp_path / "runs", seeds=2)
-    quiet, loud, *others = compared.arms
-    write(quiet.runs[0].folder, [0.5] * 7)
-    write(loud.runs[1].folder, EXPLODING)
-    lost = replace(loud.runs[1], diverged_at=7)
-    return replace(compared, arms=[quiet, replace(loud, runs=loud.runs[:1], diverged=[lost]), *others])
-
-
-def write(folder: Path, norms: list[float]) -> None:
-    rows = "".join(f"{batch},0.1,{norm!r}\n" for batch, norm in enumerate(norms))
-    (folder / "losses.csv").write_text(f"batch,loss,gradient_norm\n{rows}")
-
-
 def test_the_largest_norm_stands_with_its_step_and_where_the_run_diverged(
-    exploding: Comparison, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of the finite norms 1, 2, 3, 4 and 1e6 the median is 3; the 95th percentile lies a fifth before the last."""
-    quiet, loud = gradients(exploding.arms)
+    """The first arm is quiet; of the second, one seed has exploded at its fifth step and diverged at the seventh. Of
+    the finite norms 1, 2, 3, 4 and 1e6 the median is 3; the 95th percentile lies a fifth before the last.
+    """
+
+    def write(folder: Path, norms: list[float]) -> None:
+        rows = "".join(f"{batch},0.1,{norm!r}\n" for batch, norm in enumerate(norms))
+        (folder / "losses.csv").write_text(f"batch,loss,gradient_norm\n{rows}")
+
+    whole = comparison(tmp_path / "runs", seeds=2)
+    silent, second, *others = whole.arms
+    write(silent.runs[0].folder, [0.5] * 7)
+    write(second.runs[1].folder, [1.0, 2.0, 3.0, 4.0, 1e6, float("inf"), float("nan")])
+    lost = replace(second.runs[1], diverged_at=7)
+    arms = [silent, replace(second, runs=second.runs[:1], diverged=[lost]), *others]
+    exploding = replace(whole, arms=arms)
+    quiet, loud = derived_tables.gradients(exploding.arms)
     assert (quiet.median, quiet.high, quiet.largest, quiet.largest_at, quiet.diverged_at) == (0.5, 0.5, 0.5, 1, None)
     assert (loud.steps, loud.median, loud.largest, loud.largest_at) == (7, 3.0, 1e6, 5)
     assert (loud.not_finite, loud.diverged_at) == (2, 7)

@@ -25,16 +25,12 @@ def procedure(sweep: Path, **options: object) -> str:
     return contrast.procedure.name
 
 
-def test_a_sweep_that_ran_as_declared_is_tested_once(tmp_path: Path) -> None:
+def test_a_sweep_that_ran_as_declared_is_tested_once_and_undeclared_runs_at_any_time(tmp_path: Path) -> None:
     sweep = write_sweep(tmp_path, RATES)
     assert [procedure(sweep), procedure(sweep)] == ["fixed", "fixed"]
     (look,) = looks(sweep)
     assert (look.arms, look.complete, look.set) == ({"rnn=gru": 3, "rnn=lstm": 3}, True, "test")
-
-
-def test_undeclared_runs_get_the_interval_that_holds_at_any_time(tmp_path: Path) -> None:
-    sweep = write_sweep(tmp_path, RATES, declared=False)
-    comparison = compare_folders([sweep], Options())
+    comparison = compare_folders([write_sweep(tmp_path / "undeclared", RATES, declared=False)], Options())
     assert comparison.evidence.procedure.name == "anytime"
     assert "was not declared before the runs" in comparison.evidence.reason
 
@@ -49,10 +45,7 @@ def test_a_look_at_a_part_costs_the_fixed_test_for_good(tmp_path: Path) -> None:
     (tmp_path / "kept").rename(late / "status.json")
     final = compare_folders([sweep], Options())
     assert final.evidence.procedure.name == "anytime"
-    assert (final.evidence.look, final.evidence.reason) == (
-        2,
-        "there were earlier looks, at other runs (1)",
-    )
+    assert (final.evidence.look, final.evidence.reason) == (2, "there were earlier looks, at other runs (1)")
 
 
 def test_runs_that_were_added_later_were_not_declared(tmp_path: Path) -> None:

@@ -49,9 +49,7 @@ def test_the_losses_are_those_of_the_records(tmp_path: Path) -> None:
 
 
 def test_characters_over_the_longer_text(tmp_path: Path) -> None:
-    """Baunsgaard2020 §4.1.1, equation 3: the rates are those of the records, and speakers are as noisy as where the
-    ratio of the sums is drawn itself.
-    """
+    """Baunsgaard2020 §4.1.1, equation 3: as recorded, and as noisy over speakers as the ratio of drawn sums."""
 
     def lengthen(folder: Path) -> None:
         noise = np.random.default_rng(int(read_config(folder)["seed"]))
@@ -99,7 +97,9 @@ def test_targets_of_a_sweep_file_are_of_its_metric(tmp_path: Path) -> None:
         assert all(time.chosen for time in times_to_accuracy(compare_folders([sweep], Options(metric=other))))
 
 
-def api_run(name: str, rate: float, seed: int, state: str = "finished", job_type: str = "train") -> Any:
+def api_run(
+    name: str, rate: float, seed: int, state: str = "finished", job_type: str = "train", declared: Any = None
+) -> Any:
     """The part of wandb.apis.public.Run that is read."""
     overrides = ["data=an4", "data.root=x", f"rnn={name}", f"seed={seed}"]
     config: Any = OmegaConf.to_container(compose(*overrides), resolve=True)
@@ -110,16 +110,12 @@ def api_run(name: str, rate: float, seed: int, state: str = "finished", job_type
         {"_step": 3, "examples": {"_type": "table-file"}},
     ]
     config["overrides"] = overrides
-    logged = {**plain_config(config), "identity": "x"}
+    logged = {**plain_config(config), "identity": f"id{seed}"}
+    recorded = {"started": "2026-01-01", "place": None, "declared": declared, "speakers": {}}
     return SimpleNamespace(
         id=f"{name}{seed}", name=name, config=logged, state=state, job_type=job_type,
-        scan_history=lambda: history, logged_artifacts=list, summary=folder(),
+        scan_history=lambda: history, logged_artifacts=list, summary={"record": json.dumps(recorded)},
     )  # fmt: skip
-
-
-def folder(**values: Any) -> dict[str, str]:
-    """The summary of a run, with what the logger recorded of its folder."""
-    return {"record": json.dumps({"started": "2026-01-01", "place": None, "declared": None, "speakers": {}, **values})}
 
 
 def test_a_run_of_the_api_becomes_a_record() -> None:
@@ -198,10 +194,8 @@ def test_what_was_declared_gets_the_test_that_the_folders_have() -> None:
     for states, procedure in (
         (("finished", "finished"), "fixed"), (("finished", "crashed"), "anytime"), (("finished",), "anytime")
     ):  # fmt: skip
-        runs = [api_run("gru", 0.2, seed, state) for seed, state in enumerate(states)]
-        for run in runs:
-            run.config["identity"] = f"id{run.config['seed']}"
-            run.summary = folder(declared=[2, evidence(["id0", "id1"])])
+        both = [2, evidence(["id0", "id1"])]
+        runs = [api_run("gru", 0.2, seed, state, declared=both) for seed, state in enumerate(states)]
         assert evidence_of(runs, from_runs(runs)).procedure.name == procedure
     undeclared = [api_run("gru", 0.2, 0)]
     assert evidence_of(undeclared, from_runs(undeclared)).procedure.name == "anytime"

@@ -9,17 +9,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from asr_ablations.comparison import time_to_accuracy as times
 from asr_ablations.comparison.folders import compare_folders
-from asr_ablations.comparison.time_to_accuracy import (
-    Validation,
-    at_budget,
-    choose_targets,
-    ratio_of_times,
-    running_medians,
-    spent_by_all,
-    time_to_accuracy,
-    validations,
-)
+from asr_ablations.comparison.time_to_accuracy import Validation, ratio_of_times, time_to_accuracy, validations
 from asr_ablations.comparison.training_times import WARNING, ran_together
 from asr_ablations.report.training_report import sections
 from asr_verdicts.arms import Arm
@@ -54,20 +46,20 @@ def test_time_to_accuracy_is_its_definition() -> None:
     reached = time_to_accuracy(validations(rows, "wer"), 0.2)
     assert reached.spent == {"seconds": None, "audio_hours": None, "steps": 30, "epochs": 3}
     rows = curve([0.9, 0.5, 0.4])
-    assert at_budget(rows, "seconds", 150) == 0.5
-    assert at_budget(rows, "steps", 9) is None
-    assert spent_by_all([rows, curve([0.9, 0.5])], "steps") == 20
-    assert spent_by_all([rows, []], "steps") is None
+    assert times.at_budget(rows, "seconds", 150) == 0.5
+    assert times.at_budget(rows, "steps", 9) is None
+    assert times.spent_by_all([rows, curve([0.9, 0.5])], "steps") == 20
+    assert times.spent_by_all([rows, []], "steps") is None
 
 
 def test_chosen_targets_are_reached_by_all_by_half_and_by_one() -> None:
     curves = [curve([0.9, 0.6, 0.5, 0.4, end]) for end in (0.41, 0.3, 0.2)]
-    floors = sorted(min(running_medians(rows)) for rows in curves)
-    targets = choose_targets(curves)
+    floors = sorted(min(times.running_medians(rows)) for rows in curves)
+    targets = times.choose_targets(curves)
     assert all(time_to_accuracy(rows, targets[0]) is not None for rows in curves)
-    assert time_to_accuracy(min(curves, key=lambda rows: min(running_medians(rows))), targets[-1]) is not None
+    assert time_to_accuracy(min(curves, key=lambda rows: min(times.running_medians(rows))), targets[-1]) is not None
     assert floors[0] <= targets[-1] <= floors[0] + 0.001
-    assert choose_targets([curve([0.9])]) == []
+    assert times.choose_targets([curve([0.9])]) == []
 
 
 @pytest.mark.parametrize("level", [0.05, 0.2])
@@ -80,17 +72,18 @@ def test_the_interval_is_welchs_of_the_logarithms(level: float) -> None:
     assert (measured.low, measured.high) == pytest.approx((np.exp(expected.low), np.exp(expected.high)))
 
 
-def test_no_noise_no_interval() -> None:
+def test_without_noise_there_is_no_interval() -> None:
     assert ratio_of_times([1.0], [2.0, 2.0]) == pytest.approx((0.5, None, None))
     assert ratio_of_times([1.0, 1.0], [2.0, 2.0]) == pytest.approx((0.5, None, None))
     assert ratio_of_times([0.0, 1.0], [2.0, 3.0]) is None
 
 
-NOON = datetime(2026, 1, 1, 12, tzinfo=timezone.utc)
-
-
 def run(arm: str, seed: int, minutes: float | None, cores: int = 2) -> Record:
-    started = None if minutes is None else (NOON + timedelta(minutes=minutes)).isoformat(timespec="seconds")
+    started = (
+        None
+        if minutes is None
+        else (datetime(2026, 1, 1, 12, tzinfo=timezone.utc) + timedelta(minutes=minutes)).isoformat(timespec="seconds")
+    )
     return replace(record(arm, seed, 0.2), environment=Environment(started=started, hardware=Hardware(cores=cores)))
 
 

@@ -18,7 +18,6 @@ READ_BY = {
     "README.md": {"commands", "publish"},
     "CHANGELOG.md": {"publish"},
 }
-"""Folders of tests that read files outside src/."""
 
 
 @cache

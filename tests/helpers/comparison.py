@@ -1,10 +1,9 @@
-"""Comparisons made by hand: three arms, three seeds, real audio, curves that fall as in training; and a search."""
+"""A comparison made by hand: three arms, three seeds, real audio, curves that fall as in training."""
 
 import csv
 import itertools
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import soundfile
@@ -15,30 +14,7 @@ from asr_verdicts.arms import Arm
 from asr_verdicts.comparison import Comparison, compare
 from asr_verdicts.design import Options
 from asr_verdicts.error_counts import character_errors, word_errors
-from asr_verdicts.files import write_json
 from asr_verdicts.record import DataRecord, Environment, Record, Records, Summary, Unfinished
-from tests.helpers.invented_records import record
-
-SPACE = {"optimizer.lr": " tag(log, interval(3e-4, 1e-2))", "width": "choice(64, 128)", "layers": "choice(1, 2)"}
-FACTOR = list(SPACE)
-TRIED = {(0.001, 64): 0.4, (0.003, 128): 0.2, (0.01, 64): 0.3}
-"""Rate and width → the best validation WER."""
-
-
-def searched(folder: Path) -> list[Arm]:
-    """An arm per run, as a comparison groups them; the sweep lies in `folder`."""
-    sweep = folder / "sweep"
-    sweep.mkdir(parents=True)
-    write_json(sweep / "sweep.json", {"launches": [], "space": SPACE})
-    arms = []
-    for (rate, width), wer in TRIED.items():
-        levels = {"optimizer.lr": str(rate), "width": str(width), "layers": "1"}
-        run = record(f"width={width}", 0, wer)
-        summary = replace(run.summary, best_validation_wer=wer)
-        proposed = replace(run, folder=sweep / f"{rate}", searched=True, summary=summary)
-        arms.append(Arm(f"{rate}", [proposed], levels=levels))
-    return arms
-
 
 ARMS = {"rnn=lstm": 0.20, "rnn=gru": 0.18, "rnn=rnn": 0.31}
 WORDS = [
@@ -46,21 +22,22 @@ WORDS = [
     "came", "along", "wrapped", "in", "warm", "cloak",
 ]  # fmt: skip
 EPOCHS, STEPS, UTTERANCES = 20, 40, 16
-TARGETS = (0.6, 0.4, 0.25)
 SETS = ("test-clean", "test-other")
 
 
-def comparison(folder: Path, seeds: int = 3, **changes: Any) -> Comparison:
-    """The comparison of three arms, with what a sweep file declares. Written under `folder`: audio and the samples of
-    utilisation, which a report reads from disk.
-    """
-    audio = _audio(folder / "audio")
+def comparison(folder: Path, seeds: int = 3) -> Comparison:
+    """The comparison of three arms, as a sweep file declares it; audio and utilisation lie under `folder`."""
+    audio = [folder / "audio" / f"{number:02d}.flac" for number in range(UTTERANCES)]
+    audio[0].parent.mkdir(parents=True, exist_ok=True)
+    seconds = np.arange(3 * 16000) / 16000
+    for number, path in enumerate(audio):
+        tone = 0.2 * np.sin(2 * np.pi * (150 + 20 * number) * seconds) * np.sin(np.pi * seconds) ** 2
+        soundfile.write(path, tone, 16000)
     each = itertools.product(ARMS.items(), range(seeds))
     runs = [_run(folder / f"{name}-{seed}", name, rate, seed, audio) for (name, rate), seed in each]
     failed = Unfinished(folder / "rnn=gru-9", "failed", "CUDA out of memory", runs[seeds].config, ["rnn=gru", "seed=9"])
     records = Records(runs, unfinished=[failed], warnings=["rnn=rnn, seed 2 ran on another processor than the others."])
-    made = compare(records, Options(targets=list(TARGETS)), "rnn_type")
-    return replace(made, **changes)
+    return compare(records, Options(targets=[0.6, 0.4, 0.25]), "rnn_type")
 
 
 def scaled(whole: Comparison) -> Comparison:
@@ -77,16 +54,6 @@ def scaled(whole: Comparison) -> Comparison:
     return replace(whole, arms=arms, design=replace(whole.design, baseline=arms[0]))
 
 
-def _audio(folder: Path) -> list[Path]:
-    folder.mkdir(parents=True, exist_ok=True)
-    seconds = np.arange(3 * 16000) / 16000
-    paths = [folder / f"{number:02d}.flac" for number in range(UTTERANCES)]
-    for number, path in enumerate(paths):
-        tone = 0.2 * np.sin(2 * np.pi * (150 + 20 * number) * seconds) * np.sin(np.pi * seconds) ** 2
-        soundfile.write(path, tone, 16000)
-    return paths
-
-
 def _run(folder: Path, name: str, rate: float, seed: int, audio: list[Path]) -> Record:
     folder.mkdir(parents=True, exist_ok=True)
     generator = np.random.default_rng([seed, len(name), int(100 * rate)])
@@ -94,7 +61,11 @@ def _run(folder: Path, name: str, rate: float, seed: int, audio: list[Path]) -> 
     metrics = [row for epoch in range(EPOCHS) for row in _epoch(epoch, rate, speed, generator)]
     utterances = [row for name_ in SETS for row in _utterances(name_, rate, audio, generator)]
     _samples(folder / "utilisation.csv", speed, generator)
-    sets = {s: _rates([row for row in utterances if row["set"] == s]) for s in SETS}
+    sets = {}
+    for set_ in SETS:
+        texts = [[str(row[key]) for row in utterances if row["set"] == set_] for key in ("reference", "hypothesis")]
+        words = word_errors(*map(" . ".join, texts))
+        sets[set_] = {"wer": words.rate, "cer": words.rate / 2.6, "words": words.total}
     summary = {
         "sets": sets, "test_sets": list(SETS), "epochs": EPOCHS, "steps": EPOCHS * STEPS, "parameters": 1_000_000,
         "audio_hours_per_second": 0.03 / speed, "train_batch_seconds": 80 * speed,
@@ -148,7 +119,12 @@ def _utterances(name: str, rate: float, audio: list[Path], generator: np.random.
     for number in range(UTTERANCES):
         sentence = np.random.default_rng(number).choice(WORDS, 8 + number % 7)
         reference = [str(word) for word in sentence]
-        hypothesis = [_recognised(word, rate, generator) for word in reference]
+        hypothesis = []
+        for word in reference:
+            drawn = generator.random() / rate
+            hypothesis.append(
+                word if drawn > 1 else "" if drawn < 0.2 else f"{word} a" if drawn < 0.35 else f"{word[:-1]}ks"
+            )
         texts = " ".join(reference), " ".join(word for word in hypothesis if word)
         words, characters = word_errors(*texts), character_errors(*texts)
         rows.append({
@@ -160,16 +136,6 @@ def _utterances(name: str, rate: float, audio: list[Path], generator: np.random.
             "duration": "3.0",
         })  # fmt: skip
     return rows
-
-
-def _recognised(word: str, rate: float, generator: np.random.Generator) -> str:
-    drawn = generator.random() / rate
-    return word if drawn > 1 else "" if drawn < 0.2 else f"{word} a" if drawn < 0.35 else word[:-1] + "ks"
-
-
-def _rates(rows: list[dict[str, object]]) -> dict[str, float]:
-    words = word_errors(" . ".join(str(r["reference"]) for r in rows), " . ".join(str(r["hypothesis"]) for r in rows))
-    return {"wer": words.rate, "cer": words.rate / 2.6, "words": words.total}
 
 
 def _samples(path: Path, speed: float, generator: np.random.Generator) -> None:

@@ -19,9 +19,7 @@ class Handler(StreamRequestHandler):
 
 
 class DeadServer(ThreadingTCPServer):
-    """answered: the methods of requests that get an answer; requests: the methods of those received; hangs_up: when it
-    is set, connections are closed without an answer, and kept open before.
-    """
+    """answered: methods that get an answer; requests: those received; hangs_up: closes connections when set."""
 
     daemon_threads = True
 

@@ -26,7 +26,6 @@ GLOBAL = "# @package _global_"
 KNOBS = Path(__file__).parents[1] / "knobs.yaml"
 GUESS = object()
 BASE = {"data": "librispeech", "logger": "csv", "cache": "none"}
-"""Choices that all knobs are turned in, where they are not those of conf/config.yaml."""
 
 
 @dataclass(frozen=True)
@@ -80,9 +79,7 @@ def stale_hints(option: str) -> list[str]:
 
 @dataclass(frozen=True)
 class Knob:
-    """A key of the config or, where key is empty, an option of a group. option: the file that the key stands in, empty
-    for a key that config.yaml has.
-    """
+    """A key of the config or, with an empty key, an option. option: the file with the key, empty for config.yaml."""
 
     option: str
     key: str

@@ -1,6 +1,4 @@
-"""`python <script> <arguments>` in a process of its own: forked from an interpreter that has torch imported already, as
-the arms of a sweep are, or a fresh one. Most of a command's time in miniature is its imports and its interpreter's end.
-"""
+"""`python <script> <arguments>` in a process of its own, forked from one that has imported torch, or a fresh one."""
 
 import atexit
 import json
@@ -20,19 +18,15 @@ from tests.helpers.ending import kill_session, tell_at_end_of_parent
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 SOURCE = REPOSITORY / "src"
-SECONDS = 1200
-"""A command that takes longer is killed: each takes seconds on a quiet machine."""
+SECONDS = 1200  # a command that takes longer is killed
 BEFORE_IMPORTS = ("OMP_", "MKL_", "KMP_", "PYTHON", "LD_", "MALLOC_", "MPL")
-"""How the names of those variables begin that libraries read when they are loaded."""
 
 
 _started: dict[int, socket.socket] = {}
 
 
 class Command:
-    """A command that was started. It leads a session, reads `stdin` and writes into files; it is killed where the block
-    that uses it as a context ends before it does, and where this process ends.
-    """
+    """A command that was started, as the leader of a session; killed when its context or this process ends."""
 
     def __init__(self, words: list[str], environment: Mapping[str, str], folder: Path, stdin: str, **how: Any) -> None:
         self.words = words
@@ -139,11 +133,8 @@ def start(
     limits: Mapping[int, int] | None = None,
     fresh: bool | None = None,
 ) -> Command:
-    """The first of `arguments` is the script, after `-u` or not. limits: resource → the most that the command may have
-    of it; fresh: whether it gets an interpreter of its own, None for where it is none of this checkout's commands.
-
-    What is forked has imported PRELOAD of the arms before all else, and its sets have the order that those of others
-    have which the same interpreter started.
+    """arguments: the script, after `-u` or not, and its words; limits: resource → the most that the command may have;
+    fresh: whether it gets an interpreter of its own, by default where it is none of this checkout's commands.
     """
     words = [str(argument) for argument in arguments]
     if not any(word.endswith(("compare.py", "reproduce.py")) for word in words):

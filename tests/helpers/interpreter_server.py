@@ -1,12 +1,7 @@
 """The interpreter that commands are forked from: started with the number of a socket, from which it reads requests.
 
-A forked command must find what a fresh interpreter would have after the same imports, no more: its own environment,
-folder, arguments, limits and standard files, a session, default signals, one thread, unlike random numbers, W&B's own
-temporary folder. It ends as an interpreter does, up to the point where that would take its modules apart: with torch
-loaded that alone takes more than a second.
-
-What a command starts itself of Python is forked, too, from a process that was set apart before the command began: the
-server that arms are forked from, and what runs a frozen config, in ranks or alone. All else is started as ever.
+A forked command finds what a fresh interpreter would have after the same imports, and ends as one does, but for taking
+its modules apart. What it starts itself of Python is forked, too, from a process set apart before the command began.
 """
 
 import atexit
@@ -40,23 +35,17 @@ sys.path[:0] = [str(SOURCE), str(HERE.parents[2])]
 
 from tests.helpers.ending import end_with_parent, kill_session  # noqa: E402
 
-SET_BY_IMPORTS: dict[str, str] = {}
-"""Environment variables that the imports add."""
+SET_BY_IMPORTS: dict[str, str] = {}  # environment variables that the imports add
 sys.path[1:3] = []  # a script finds its own folder first, and nothing of the tests
 TORCHRUN = "asr_ablations.runs.torchrun"
-MODULES = ("asr_ablations.runs.process", TORCHRUN)
-"""What is forked of what is started with -m."""
+MODULES = ("asr_ablations.runs.process", TORCHRUN)  # what is forked of what is started with -m
 PR_SET_CHILD_SUBREAPER = 36
 Order = dict[str, Any]
-"""words after `python`, environment, folder, session: whether it leads one, numbers of its files, blocked signals."""
 _libc = ctypes.CDLL(None)
 
 
 def serve(requests: socket.socket) -> list[int]:
-    """Start each command that is asked for, and write its id and how it ended into the last file of its request.
-    Returns in the started process, with the request's other files; exits where nobody asks any more, and kills what
-    runs.
-    """
+    """Fork a process for each request; return its files in it. Write its id and exit code into the last file."""
     from asr_ablations.sweep.processes import PRELOAD
 
     before = dict(os.environ)
@@ -234,9 +223,7 @@ def _is_forked(words: Sequence[str], environment: dict[str, str]) -> bool:
 
 
 def _start(orders: socket.socket, order: Order, files: Sequence[int]) -> int:
-    """The id of the process, which is a child of this one: the one between the two has ended, and whose children lose
-    their parent become those of the next process above that asks for them.
-    """
+    """The id of the process, a child of this one, to which the system gives it when the one between has ended."""
     _libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     try:
         text = json.dumps({**order, "blocked": [*signal.pthread_sigmask(signal.SIG_BLOCK, ())]}).encode()

@@ -50,9 +50,7 @@ class Setting:
 
 @dataclass
 class Ends:
-    """How the questions of many sweeps ended, by arm, the runs that they took, and in how many of them any equal arms
-    were called different.
-    """
+    """How the questions of many sweeps ended, by arm, with runs, and sweeps that called equal arms different."""
 
     sweeps: int = 0
     by_arm: dict[str, Counter[Outcome]] = field(default_factory=dict)
@@ -88,9 +86,7 @@ def simulate(setting: Setting, sweeps: int, seed: int | Sequence[int], ends: End
 
 
 def invented(setting: Setting, generator: np.random.Generator, test_set: int | None = None) -> list[Arm]:
-    """Arms whose runs have the errors of the world, a row of utterances.csv for each speaker. test_set: the seed of the
-    speakers and of how arms suit them, where several sweeps share them.
-    """
+    """Arms with errors of the world, a row for each speaker. test_set: seed of speakers that sweeps share."""
     samples = setting.world.sweep(generator, setting.arms, setting.most, test_set)
     arms = []
     for number, (planned, sample) in enumerate(zip(setting.plan().arms, samples, strict=True)):
@@ -124,11 +120,8 @@ def _run(name: str, number: int, seed: int, errors: np.ndarray, words: np.ndarra
 
 
 PURE = World(seeds=(0.02,), speakers=10, words=200_000, arm_speaker=0.0, run_speaker=0.0)
-"""Seeds alone: what speakers and single errors add is a hundredth of their noise."""
-ONE, TWO, THREE = 0.02, 0.04, 0.06
-"""Standard deviations of a run; the margin is one of them."""
-BAD_SEEDS = replace(PURE, fails=(0.1,))
-"""A tenth of the runs has twice the WER."""
+ONE, TWO, THREE = 0.02, 0.04, 0.06  # standard deviations of a run; the margin is one of them
+BAD_SEEDS = replace(PURE, fails=(0.1,))  # a tenth of the runs has twice the WER
 
 SETTINGS = {
     "no effect": Setting(PURE), "1 sd": Setting(replace(PURE, effects=(0.0, ONE))),
@@ -149,7 +142,6 @@ SETTINGS = {
     "paired, seeds share 0.8": Setting(replace(PURE, shared=0.8), paired=True),
     "margin 0.5 sd, given up where hopeless": Setting(PURE, margin=0.01, hopeless=0.1),
 }  # fmt: skip
-"""The worlds in which the plan's promises are held, and what each shows beside the others."""
 
 
 PRIORS = {
@@ -161,9 +153,7 @@ PRIORS = {
 
 
 def repeated(prior: str, questions: int, seed: int | Sequence[int]) -> list[tuple[Verdict, Verdict]]:
-    """Questions of two arms, each answered twice by the same plan (3, 5, 8 seeds, ± 2 points) with fresh seeds on one
-    test set of 40 speakers.
-    """
+    """Questions of two arms, answered twice by one plan (3, 5, 8 seeds, ± 2 points) on one set of 40 speakers."""
     generator = np.random.default_rng(seed)
     pairs = []
     for _ in range(questions):
@@ -177,9 +167,7 @@ def repeated(prior: str, questions: int, seed: int | Sequence[int]) -> list[tupl
 def repeated_without_plan(
     prior: str, runs: int, questions: int, seed: int | Sequence[int]
 ) -> list[tuple[Outcome, float, bool]]:
-    """The same questions of so many runs of each arm: the first verdict, the chance that was predicted of the same one,
-    and whether it came.
-    """
+    """The same of `runs` runs of each arm: the first verdict, its predicted chance to recur, whether it did."""
     generator = np.random.default_rng(seed)
     answers: list[tuple[Outcome, float, bool]] = []
     for _ in range(questions):
@@ -201,9 +189,7 @@ def _twice(setting: Setting, generator: np.random.Generator) -> list[list[Arm]]:
 
 
 def _published_like(prior: str, generator: np.random.Generator) -> World:
-    """Two arms whose deviations follow those of the published runs: 3.3 % of the WER, and 6.8 degrees of freedom (a
-    scaled inverse χ²).
-    """
+    """Two arms with the published runs' deviations: 3.3 % of the WER, 6.8 degrees (a scaled inverse χ²)."""
     deviations = 0.24 * 0.033 * np.sqrt(6.8 / generator.chisquare(6.8, 2))
     return World(
         seeds=tuple(deviations), effects=(0.0, PRIORS[prior](generator)), speakers=40, words=146, rate=0.24,

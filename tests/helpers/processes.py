@@ -29,16 +29,3 @@ def living_in(folder: Path) -> list[psutil.Process]:
         except (psutil.NoSuchProcess, psutil.AccessDenied):
             continue
     return processes
-
-
-def hold(process: psutil.Process) -> None:
-    """Suspend it, and return once each of its threads stands still: one that waits for a disk or for a core takes a
-    signal to stop later than one to end that is sent after it.
-    """
-    process.suspend()
-    threads = Path(f"/proc/{process.pid}/task")
-    wait_for(lambda: all(_state(thread) == "T" for thread in threads.iterdir()))
-
-
-def _state(thread: Path) -> str:
-    return (thread / "stat").read_text().rpartition(") ")[2][0]

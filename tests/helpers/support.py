@@ -52,9 +52,7 @@ def group_options(group: str) -> list[str]:
 
 @functools.cache
 def _composed(overrides: tuple[str, ...]) -> bytes:
-    """A pickled config, which is read ten times as fast as one is copied. Only what chooses options that set more than
-    their group's node is composed by Hydra: the other nodes and values are put into a copy, as Hydra would.
-    """
+    """A pickled config, read ten times as fast as copied; Hydra composes only what sets more than its node."""
     rest, nodes, values = _apart(overrides)
     if rest == overrides:
         return pickle.dumps(composed_by_hydra(overrides), pickle.HIGHEST_PROTOCOL)
@@ -84,7 +82,6 @@ def _apart(overrides: tuple[str, ...]) -> tuple[tuple[str, ...], dict[str, str],
 
 
 OWN_WAY = ("hydra", "precision", "conditions", "logger=", "overrides")
-"""How the keys begin that the commands' loader reads in its own way."""
 
 
 @functools.cache

@@ -60,15 +60,14 @@ def test_a_model_that_learns_refutes_that_it_does_not_however_far_it_is_behind(m
         assert judge(both, effects, measured.arms) == "cannot tell"  # a mean of several arms
 
 
-def hold(measured: Comparison, **claim: object) -> tuple[str, str, str]:
-    """What the claim expects, the outcome, and the conditions that are not met."""
-    node = {"claim": {"says": "it is", "expected": {"rnn=gru": "worse"}, **claim}}
-    claims = parse_commentary(node, measured.arms, measured.baseline).claims
-    (agreement,) = find_agreements(placed(measured, 0.5, 2.6), claims, measured.arms)
-    return agreement
-
-
 def test_runs_that_do_not_meet_a_condition_neither_agree_nor_disagree(measured: Comparison) -> None:
+    def hold(**claim: object) -> tuple[str, str, str]:
+        """What the claim expects, the outcome, and the conditions that are not met."""
+        node = {"claim": {"says": "it is", "expected": {"rnn=gru": "worse"}, **claim}}
+        claims = parse_commentary(node, measured.arms, measured.baseline).claims
+        (agreement,) = find_agreements(placed(measured, 0.5, 2.6), claims, measured.arms)
+        return agreement
+
     cases: list[tuple[dict[str, object], str]] = [
         ({}, ""), ({"max_epochs": {"most": 1000}}, ""), ({"rnn": ["lstm", "gru"]}, ""),
         ({"max_epochs": {"least": 100}}, "max_epochs is {} here, at least 100 there"),
@@ -78,9 +77,9 @@ def test_runs_that_do_not_meet_a_condition_neither_agree_nor_disagree(measured: 
     for where, unmet in cases:
         outcome = "not comparable: the claim is about long trainings" if unmet else "agrees"
         reason = unmet.format(measured.runs[0].config["max_epochs"])
-        assert hold(measured, about="long trainings", where=where) == ("worse", outcome, reason)
+        assert hold(about="long trainings", where=where) == ("worse", outcome, reason)
     outcome = "not comparable: the claim is about tuned rates"
-    assert hold(measured, not_comparable="tuned rates") == ("worse", outcome, "tuned rates")
+    assert hold(not_comparable="tuned rates") == ("worse", outcome, "tuned rates")
 
 
 def said(declared: dict[str, object], comparison: Comparison) -> list[str]:

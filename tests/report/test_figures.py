@@ -23,11 +23,6 @@ from asr_verdicts.plotting import COLUMN, PAGE
 from asr_verdicts.record import Record
 from tests.helpers.comparison import ARMS, EPOCHS, comparison
 
-NAMES = {
-    *(f"{kind}_by_{axis}" for kind in ("loss", "wer", "cer") for axis in ("epoch", "step", "time")),
-    "seeds", "time_to_accuracy", "differences", "utilisation",
-}  # fmt: skip
-
 
 @pytest.fixture(scope="module")
 def handmade(tmp_path_factory: pytest.TempPathFactory) -> Comparison:
@@ -43,11 +38,6 @@ def written(handmade: Comparison, tmp_path_factory: pytest.TempPathFactory) -> d
     return {path.stem: path.read_text() for path in paths}
 
 
-def aimed(whole: Comparison, targets: list[float]) -> Comparison:
-    """The comparison with these targets of the time to accuracy."""
-    return replace(whole, design=replace(whole.design, targets=targets))
-
-
 @pytest.fixture(autouse=True)
 def svg_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(plotting, "FORMATS", {"svg": plotting.FORMATS["svg"]})
@@ -55,7 +45,8 @@ def svg_alone(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_every_kind_is_drawn_as_wide_as_a_column_or_a_page_with_text_of_eight_points(written: dict[str, str]) -> None:
     """Those that a reader wants first are drawn first, and no name is markup."""
-    assert written.keys() == NAMES
+    curves = {f"{kind}_by_{axis}" for kind in ("loss", "wer", "cer") for axis in ("epoch", "step", "time")}
+    assert written.keys() == curves | {"seeds", "time_to_accuracy", "differences", "utilisation"}
     assert list(written)[:3] == ["differences", "seeds", "wer_by_epoch"]
     for name, text in written.items():
         assert "<script" not in text
@@ -134,9 +125,7 @@ def test_utilisation_has_a_line_per_gpu_and_the_mean(written: dict[str, str], tm
 
 
 def test_the_phases_of_a_batch_are_shown_where_samples_are_dense(tmp_path: Path) -> None:
-    """Baunsgaard2020 figure 8: batches of 4 s, sampled every 0.1 s; the window holds 25 s of them. Sampled every
-    second as in the other tests, whose batches are shorter, there is no such row.
-    """
+    """Baunsgaard2020 figure 8: batches of 4 s, sampled every 0.1 s; the window holds 25 s of them."""
     compared = comparison(tmp_path / "runs", seeds=1)
     assert utilisation.window(compared.arms[0].runs[0]) == []
     run = compared.arms[0].runs[0]
@@ -158,7 +147,7 @@ def test_the_phases_of_a_batch_are_shown_where_samples_are_dense(tmp_path: Path)
 
 def test_no_bar_stands_for_an_arm_of_which_a_seed_never_arrived(handmade: Comparison, tmp_path: Path) -> None:
     """A bar of the others' mean would flatter it; the number of those that arrived stands there instead."""
-    whole = aimed(handmade, [0.4])
+    whole = replace(handmade, design=replace(handmade.design, targets=[0.4]))
     lstm, gru, rnn = whole.arms
     *others, last = gru.runs
     early = replace(last, metrics=[row for row in last.metrics if (row["epoch"] or 0) < 3])  # at 73 % and above

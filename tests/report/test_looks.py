@@ -19,7 +19,6 @@ from tests.helpers.planned import HOURS, LOOKS, MARGIN, RATES, planned, run
 from tests.helpers.wandb_file import read_run
 
 STATES = {"rnn=gru": "better", "rnn=rnn": "equivalent", "rnn=sru": "undecided", "rnn=fsmn": "worse"}
-"""By the rates of the arms: 10 points below, equal, 2 points above with a large noise, 15 points above."""
 
 
 @pytest.fixture(scope="module")
@@ -48,9 +47,7 @@ def test_the_arms_end_as_they_were_made_and_the_interval_decides(ended: Comparis
 
 
 def test_the_cost_counts_what_the_looks_used(ended: Comparison, under_way: Comparison) -> None:
-    """By hand: 3 + 8 + 8 + 3 seeds of the arms, and 8 of the baseline; of the fixed design 5 arms of 8 seeds. Under way
-    nothing is saved for certain but the seeds of the two arms that are decided.
-    """
+    """By hand: 3 + 8 + 8 + 3 seeds of the arms and 8 of the baseline; of the fixed design 5 arms of 8 seeds."""
     assert ended.course.plan is not None
     cost = spent(ended.course.plan, ended.course, ended.arms)
     assert (cost.runs, cost.fixed, cost.saved, cost.untimed, cost.taken_over) == (30, 40, 10, 0, {})

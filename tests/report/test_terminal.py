@@ -108,20 +108,14 @@ def test_names_with_brackets_are_shown_as_they_are(text_comparison: Comparison) 
     assert "data.train=[bold]" in terminal(odd)
 
 
-def row(id_: str, reference: str, hypothesis: str, seconds: float = 1.0) -> dict[str, Any]:
+def row(id_: str, reference: str, hypothesis: str) -> dict[str, Any]:
     """As utterances.csv has it, as far as it is read here."""
     words = word_errors(reference, hypothesis)
     return {
-        "id": id_, "set": "test", "reference": reference, "hypothesis": hypothesis, "duration": seconds,
+        "id": id_, "set": "test", "reference": reference, "hypothesis": hypothesis, "duration": 1.0,
         "words": words.total, "substitutions": words.substitutions, "deletions": words.deletions,
         "insertions": words.insertions,
     }  # fmt: skip
-
-
-ROWS = [
-    row("a", "a cab", "a cab"), row("b", "dad had a cab", "dad had a cab"), row("c", "a bad bed", "a bad dad"),
-    row("d", "be a dab", "cab"), row("e", "a bee", "dad cab"),
-]  # fmt: skip
 
 
 def seen(reference: str, hypothesis: str, spans: list[tuple[float, float]]) -> Inspected:
@@ -141,11 +135,14 @@ def test_errors_stand_where_the_hypothesis_has_them_and_utterances_are_chosen_on
     )
     assert error_spans(seen("a cab", "a", [(0.0, 0.2)])) == [((0.2, 1.0), "cab → –")]
     assert error_spans(seen("a", "a", [(0.0, 0.2)])) == []
-    # among equals the longest
-    assert {kind: chosen_row["id"] for kind, chosen_row in choose_utterances(ROWS).items()} == {
-        "worst": "d", "median": "c", "best": "b",
+    texts = {
+        "a": ("a cab", "a cab"), "b": ("dad had a cab", "dad had a cab"), "c": ("a bad bed", "a bad dad"),
+        "d": ("be a dab", "cab"), "e": ("a bee", "dad cab"),
     }  # fmt: skip
-    assert list(choose_utterances(ROWS[:1])) == ["worst"]
+    rows = [row(id_, *both) for id_, both in texts.items()]
+    chosen = {kind: chosen_row["id"] for kind, chosen_row in choose_utterances(rows).items()}
+    assert chosen == {"worst": "d", "median": "c", "best": "b"}, "among equals the longest"
+    assert list(choose_utterances(rows[:1])) == ["worst"]
     assert choose_utterances([]) == {}
 
 
@@ -174,26 +171,21 @@ def test_a_file_that_no_comparison_wrote_is_not_replaced(text_comparison: Compar
         assert write_texts(report, folder) == write_texts(report, folder)
 
 
-TABULAR = re.compile(r"\\begin\{tabular\}\{(\w+)\}\n(.*?)\\end\{tabular\}", re.DOTALL)
-SPANNING = re.compile(r"\\multicolumn\{(\d+)\}")
-
-
 @pytest.fixture(scope="module")
 def handmade(tmp_path_factory: pytest.TempPathFactory) -> Comparison:
     return comparison(tmp_path_factory.mktemp("runs"))
 
 
 def rows(text: str) -> list[tuple[str, list[list[str]]]]:
-    """The alignment of each tabular and its rows of cells, as LaTeX reads them. Raises AssertionError for a tabular
-    whose rows have more or fewer columns.
-    """
+    """The alignment of each tabular and its rows of cells, after a check that all rows have that many columns."""
     tabulars = []
-    for alignment, body in TABULAR.findall(text):
+    found = re.findall(r"\\begin\{tabular\}\{(\w+)\}\n(.*?)\\end\{tabular\}", text, re.DOTALL)
+    for alignment, body in found:
         lines = [line.removesuffix(r" \\") for line in body.splitlines() if line.endswith(r"\\")]
         cells = [[cell.strip() for cell in re.split(r"(?<!\\)&", line)] for line in lines]
         for row in cells:
-            spans = [int(found[1]) if (found := SPANNING.match(cell)) else 1 for cell in row]
-            assert sum(spans) == len(alignment), row
+            wider = sum(int(span) - 1 for span in re.findall(r"\\multicolumn\{(\d+)\}", "".join(row)))
+            assert len(row) + wider == len(alignment), row
         tabulars.append((alignment, cells))
     return tabulars
 

@@ -125,7 +125,6 @@ def test_a_wrong_value_in_the_last_arm_stops_the_sweep_before_it_starts(tiny_cor
         check_arms([compose(*tiny_overrides(tiny_corpus), kernel) for kernel in kernels])
 
 
-WIDTHS, LAYERS = (8, 16), (1, 3)
 PARAMS = [
     "lr=tag(log,interval(1e-4,1e-2))", "width=choice(8,16)", "layers=range(1,4,2)", "epochs=int(interval(2,5))",
     "dropout=0.1",
@@ -151,26 +150,21 @@ class Runs:
         return [JobReturn(cfg=self.cfg, status=JobStatus.COMPLETED, _return_value=value) for value in values]
 
 
-def found(folder: Path, seed: int = 0) -> list[list[dict[str, str]]]:
-    runs = Runs(folder)
-    search(space(*PARAMS), build_sampler("TPESampler", seed=seed), runs, trials=7, at_once=2, maximise=False)
-    return runs.batches
-
-
 def test_runs_are_drawn_from_the_space_some_at_a_time(tmp_path: Path) -> None:
-    batches = found(tmp_path)
+    def found(name: str, seed: int = 0) -> list[list[dict[str, str]]]:
+        runs = Runs(tmp_path / name)
+        search(space(*PARAMS), build_sampler("TPESampler", seed=seed), runs, trials=7, at_once=2, maximise=False)
+        return runs.batches
+
+    batches = found("1")
     assert [len(batch) for batch in batches] == [2, 2, 2, 1]
     for run in [run for batch in batches for run in batch]:
         assert 1e-4 <= float(run["lr"]) <= 1e-2
-        assert int(run["width"]) in WIDTHS
-        assert int(run["layers"]) in LAYERS
+        assert int(run["width"]) in (8, 16)
+        assert int(run["layers"]) in (1, 3)
         assert 2 <= int(run["epochs"]) <= 5
         assert run["dropout"] == "0.1"
-
-
-def test_the_same_seed_proposes_the_same_runs(tmp_path: Path) -> None:
-    """So that the same command skips what is done, and goes on after it."""
-    assert found(tmp_path / "1") == found(tmp_path / "2") != found(tmp_path / "3", seed=1)
+    assert batches == found("2") != found("3", seed=1), "the same command skips what is done, and goes on after it"
 
 
 @pytest.mark.parametrize("maximise", [False, True])

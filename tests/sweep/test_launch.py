@@ -7,6 +7,7 @@ import signal
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 from omegaconf import DictConfig, OmegaConf
 
@@ -22,6 +23,10 @@ from asr_ablations.sweep.runner import Runner
 from asr_ablations.sweep.this_machine import Machine, Slots, machine_slots
 from asr_ablations.tools.machine import visible_gpus
 from asr_verdicts.errors import UsageError
+from tests.helpers.interpreter import SOURCE, start
+from tests.helpers.processes import wait_for
+
+SCRIPT = Path("train.py")
 
 
 def test_wrong_values_are_named(tmp_path: Path) -> None:
@@ -91,18 +96,16 @@ def test_a_search_takes_a_run_that_diverged_for_the_worst_and_one_that_failed_fo
         objective(State(arm, FAILED))
 
 
-def assign(slots: Slots, *needed: int | None) -> list[list[str] | None]:
-    """The GPUs that each arm gets, in turn; an arm that gets a place keeps it."""
-    assigned = []
-    for key, count in enumerate(needed):
-        gpus = slots.free_gpus(count)
-        if gpus is not None:
-            slots.taken[key] = gpus
-        assigned.append(gpus)
-    return assigned
-
-
 def test_arms_take_the_gpus_and_places_that_are_free() -> None:
+    def assign(slots: Slots, *needed: int | None) -> list[list[str] | None]:
+        """The GPUs that each arm gets, in turn; an arm that gets a place keeps it."""
+        assigned: list[list[str] | None] = []
+        for key, count in enumerate(needed):
+            assigned.append(gpus := slots.free_gpus(count))
+            if gpus is not None:
+                slots.taken[key] = gpus
+        return assigned
+
     assert assign(Slots(["0", "1"], jobs=2, per_gpu=1), 1, None, 1) == [["0"], ["1"], None]
     shared = Slots(["0", "1"], jobs=4, per_gpu=2)
     assert assign(shared, 1, 1, 1, 1, 1) == [["0"], ["1"], ["0"], ["1"], None], "they spread first"
@@ -120,9 +123,13 @@ def test_arms_take_the_gpus_and_places_that_are_free() -> None:
     assert slots.free_gpus(1) == ["0"], "what is given back is handed out again"
 
 
+def arm(gpus: int | None, ranks: int = 1) -> FrozenArm:
+    return FrozenArm("a", "a", Path("a.yaml"), Path("a"), gpus, ranks, ())
+
+
 def arms(*needed: tuple[int | None, int]) -> list[FrozenArm]:
     """Arms of (gpus, ranks)."""
-    return [FrozenArm("", "", Path(), Path(), gpus, ranks, ()) for gpus, ranks in needed]
+    return [arm(*own) for own in needed]
 
 
 @pytest.fixture
@@ -151,17 +158,14 @@ def test_by_default_a_cpu_takes_an_arm_per_core_with_a_thread_each(machine: pyte
     assert [slots.threads(count) for count in (0, 1, 2, 20)] == [1, 1, 1, 1], "whatever the number of arms"
     assert machine_slots(None, 1, arms((None, 1), (0, 3))).jobs == 2, "a rank per core"
     assert machine_slots(None, 1, arms((0, 9))).jobs == 1
+    for free, jobs in ((16 * 2**30, 8), (int(7.9 * 2**30), 3), (2**30, 1), (None, 8)):
+        machine.setattr("asr_ablations.sweep.this_machine.available_memory", lambda free=free: free)
+        assert machine_slots(None, 1, arms((0, 1))).jobs == jobs, "as many as the memory takes"
     given = machine_slots(2, 1, arms((None, 1)))
     assert (given.jobs, given.threads(9), given.threads(1)) == (2, 4, 8), "who gives jobs shares out the cores"
     assert [Slots([], jobs, per_gpu=1).threads(9) for jobs in (1, 2, 3, 8, 9)] == [8, 4, 2, 1, 1]
     machine.setenv("OMP_NUM_THREADS", "2")
     assert Slots([], jobs=1, per_gpu=1).threads(9) == 2
-
-
-def test_arms_on_a_cpu_are_as_many_as_the_memory_takes(machine: pytest.MonkeyPatch) -> None:
-    for free, jobs in ((16 * 2**30, 8), (int(7.9 * 2**30), 3), (2**30, 1), (None, 8)):
-        machine.setattr("asr_ablations.sweep.this_machine.available_memory", lambda free=free: free)
-        assert machine_slots(None, 1, arms((0, 1))).jobs == jobs
 
 
 def test_a_plan_names_what_the_memory_takes() -> None:
@@ -203,13 +207,6 @@ def test_arms_share_a_gpu_as_far_as_its_memory_and_the_cores_go(
     assert machine_slots(None, "auto", sweep).per_gpu == 1
 
 
-SCRIPT = Path("train.py")
-
-
-def arm(gpus: int | None, ranks: int = 1) -> FrozenArm:
-    return FrozenArm("a", "a", Path("a.yaml"), Path("a"), gpus, ranks, ())
-
-
 def test_an_arm_that_no_place_of_this_machine_fits_is_named() -> None:
     with pytest.raises(UsageError, match="arm a: gpus=3, but this machine has 2"):
         Machine(SCRIPT, [arm(1), arm(3)], Slots(["0", "1"], jobs=2, per_gpu=1))
@@ -240,6 +237,34 @@ def test_wrong_values_for_ray_are_named_before_it_is_started() -> None:
         with pytest.raises(UsageError, match=rf"hydra\.launcher\.{key}={value}: expected"):
             Cluster(SCRIPT, [arm(0)], **{**valid, key: value})
     assert not ray.is_initialized()
+
+
+@pytest.mark.slow
+def test_an_arm_on_ray_that_loses_its_worker_is_started_again(tmp_path: Path) -> None:
+    pytest.importorskip("ray", reason="the extra ray, which make test installs")
+    (tmp_path / "train.py").write_text(
+        "import os, time\n\ndef main(cfg):\n    with open('started', 'a') as file:\n"
+        "        print(os.getpid(), file=file)\n"
+        "    while len(open('started').readlines()) < 2:\n        time.sleep(0.05)\n"
+    )
+    (tmp_path / "a.yaml").write_text("overrides: []\n")
+    launch = (
+        "from pathlib import Path\nfrom asr_ablations.sweep.arm import FrozenArm\n"
+        "from asr_ablations.sweep.cluster import Cluster\nfrom asr_ablations.sweep.runner import Runner\n"
+        "arm = FrozenArm('a', 'a', Path('a.yaml'), Path('a').absolute(), 0, 1, ())\n"
+        "places = Cluster(Path('train.py'), [arm], address=None, jobs=1, per_gpu=1, cpus=1, retries=1)\n"
+        "print(Runner([arm], places, timeout=None, fail_fast=False).run(lambda states: None)[0].status)\n"
+    )
+    (tmp_path / "launch.py").write_text(launch)
+    started = tmp_path / "started"
+    with start(["launch.py"], {**os.environ, "PYTHONPATH": str(SOURCE)}, tmp_path, fresh=True) as command:
+        wait_for(lambda: (started.exists() and started.read_text()) or command.poll() is not None)
+        arm = psutil.Process(int(started.read_text()))
+        arm.parent().kill()
+        done = command.finish()
+    assert DONE in done.stdout.splitlines(), done.stdout + done.stderr  # Ray prints lines of its own
+    assert len({*started.read_text().split()}) == 2
+    wait_for(lambda: not arm.is_running())
 
 
 def finished(folder: Path, exit_code: int, *, kill_reason: str | None = None, recorded: str = "") -> State:
@@ -282,10 +307,7 @@ def test_an_arm_that_dies_without_a_message_is_recorded_as_failed(
     assert (state.status, state.reason) == (FAILED, reason)
     recorded = json.loads((tmp_path / "status.json").read_text())
     assert recorded == {"status": FAILED, "reason": reason, "pid": 1}
-
-
-def test_an_arm_that_its_machine_refuses_is_failed_with_what_it_said(tmp_path: Path) -> None:
-    """As on a cluster, whose machines the command does not know. The log goes on where an earlier attempt ended."""
+    # on a cluster, whose machines the command does not know, the log says it, after that of an earlier attempt
     message = "gpus=1: this machine has 0 GPUs; expected auto, or at most 0"
     (tmp_path / "output.log").write_text(f"error: an earlier one\nstarts a\nerror: {message}\n")
     assert finished(tmp_path, 2).reason == message
@@ -326,7 +348,7 @@ class TimedProcess:
 def run_timed(
     folder: Path, *processes: TimedProcess, places: int = 9, timeout: float | None = None, fail_fast: bool = False
 ) -> list[tuple[str, str]]:
-    """Status and reason of an arm of each process, where there are so many places."""
+    """Status and reason of an arm of each process, where there are so many places. They are looked at often."""
     running: list[FrozenArm] = []
     left = iter(processes)
 
@@ -343,16 +365,12 @@ def run_timed(
     ]
     for arm in arms:
         arm.folder.mkdir()
-    states = Runner(arms, Places(), timeout=timeout, fail_fast=fail_fast).run(lambda states: None)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("asr_ablations.sweep.runner.POLL", 0.001)
+        states = Runner(arms, Places(), timeout=timeout, fail_fast=fail_fast).run(lambda states: None)
     return [(state.status, state.reason) for state in states]
 
 
-@pytest.fixture
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("asr_ablations.sweep.runner.POLL", 0.001)
-
-
-@pytest.mark.usefixtures("quick")
 def test_an_arm_that_takes_too_long_is_killed_and_the_others_go_on(tmp_path: Path) -> None:
     hanging = TimedProcess(10**9, 0)
     ended = run_timed(tmp_path, TimedProcess(3, 0), hanging, TimedProcess(3, 0), places=1, timeout=0.1)
@@ -361,7 +379,6 @@ def test_an_arm_that_takes_too_long_is_killed_and_the_others_go_on(tmp_path: Pat
     assert 6 < hanging.seconds <= 8
 
 
-@pytest.mark.usefixtures("quick")
 def test_the_first_failure_can_end_the_sweep(tmp_path: Path) -> None:
     """It stops what runs, and starts no more."""
     processes = [TimedProcess(2, 3), TimedProcess(10**9, 0), TimedProcess(2, 0)]
@@ -374,7 +391,6 @@ def test_the_first_failure_can_end_the_sweep(tmp_path: Path) -> None:
     assert [status for status, _ in ended] == [FAILED, DONE, DONE]
 
 
-@pytest.mark.usefixtures("quick")
 def test_a_sweep_that_is_stopped_waits_for_no_other_launcher(tmp_path: Path) -> None:
     """Ctrl-C comes while the arm runs; it ends as one that finds its run in work elsewhere."""
 

@@ -1,120 +1,80 @@
-"""The launcher of Slurm, against a real Slurm where it is installed, and without one."""
+"""The launcher of Slurm without a Slurm: its five commands are played here, and the script of its jobs is run."""
 
-import json
+import os
 import re
 import signal
 import subprocess
-import sys
-import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from omegaconf import DictConfig
 
+from asr_ablations.runs.process import child_environment
+from asr_ablations.sweep import slurm
+from asr_ablations.sweep.arm import FrozenArm
 from asr_verdicts.errors import UsageError
 from hydra_plugins.asr_ablations_launchers.plugins import SlurmLauncher
-from tests.helpers import slurm_cluster
-from tests.helpers.command import SHORT_SPEECH, clean_environment, run_folders
-from tests.helpers.interpreter import last_of_each
-from tests.helpers.support import REPOSITORY
-
-pytestmark = pytest.mark.slow
-SWEEP = [
-    "src/train.py", "-m", "hydra/launcher=slurm", "rnn=lstm,gru", *SHORT_SPEECH, "width=32", "layers=1", "batch.size=4",
-    "max_epochs=80", "gpus=0", "logger=csv", "sweep=queued", "checkpoint_minutes=0.02",
-]  # fmt: skip
+from tests.helpers.ending import end_with_parent
+from tests.helpers.processes import wait_for
 
 
-@pytest.fixture(scope="module")
-def slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
-    if missing := slurm_cluster.missing():
-        pytest.skip(f"not installed: {', '.join(missing)}")
-    with slurm_cluster.cluster(tmp_path_factory.mktemp("slurm")) as variables:
-        yield variables
+def test_arms_are_tasks_of_one_array_that_a_repeated_command_finds_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    arm = "    print('begun', flush=True)\n    sys.exit(3) if cfg.ends else time.sleep(1e4)\n"
+    (tmp_path / "train.py").write_text(f"import sys, time\n\ndef main(cfg):\n{arm}")
+    (tmp_path / "scontrol").write_text("#!/bin/sh\necho $* >>requeued\nexit 1\n")
+    (tmp_path / "scontrol").chmod(0o755)
+    arms = []
+    for name in "abc":
+        (tmp_path / f"{name}.yaml").write_text(f"overrides: []\nends: {name == 'b'}\n")
+        arms.append(FrozenArm(name, name, tmp_path / f"{name}.yaml", tmp_path / "sweep" / name, 0, 1, ()))
+    tasks: dict[str, subprocess.Popen[str]] = {}
+    ended = {"1_0": ("COMPLETED", ""), "1_1": ("CANCELLED", ""), "1_2": ("TIMEOUT", " ExitCode=0:15 "),
+             "1_3": ("", "JobState=FAILED ExitCode=0:9 ")}  # fmt: skip
+    asked: list[tuple[str, ...]] = []
 
+    def answer(program: str, *words: str, given: str = "") -> "subprocess.CompletedProcess[str]":
+        text = ""
+        if program == "sbatch":
+            asked.append(words)
+            text = f"{16 + len(asked)};cluster\n"
+            for number in range(int(re.findall(r"--array=0-(\d)", " ".join(words))[0]) + 1):
+                task = f"{16 + len(asked)}_{number}"
+                own = {"SLURM_ARRAY_TASK_ID": f"{number}", "SLURM_JOB_ID": task}
+                environment = {**child_environment(), **own, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+                how = {"cwd": tmp_path, "env": environment, "text": True, "preexec_fn": end_with_parent}
+                tasks[task] = subprocess.Popen(["bash", "-c", given], **how)  # type: ignore[call-overload]
+        elif program == "squeue":
+            states = {task: "RUNNING" if job.poll() is None else "FAILED" for task, job in tasks.items()}
+            states |= {task: state for task, (state, _) in ended.items() if state}
+            text = "".join(f"{task}|{state}|None\n" for task, state in states.items())
+        elif program == "scontrol":
+            text = ended[words[2]][1] if words[2] in ended else f" ExitCode={tasks[words[2]].poll()}:0 "
+        elif program == "scancel":
+            tasks[words[0]].terminate()
+        return subprocess.CompletedProcess([], 0, text, "")
 
-class Sweep:
-    """One command line, typed several times."""
+    monkeypatch.setattr(slurm, "_slurm", answer)
+    monkeypatch.setattr(slurm, "SECONDS", 0)
+    keys = {"jobs": 2, "cpus": 1, "minutes": 5, "sbatch": ["--nice"], "detach": False, "memory": "2G", "qos": None}
+    places, repeated = (slurm.Slurm(tmp_path / "train.py", arms, **keys) for _ in range(2))  # type: ignore[arg-type]
+    first, second, third = (places.start(arm) for arm in arms)
+    assert [first.job, second.job, third.job, repeated.start(arms[0]).job] == ["17_0", "17_1", "17_2", "17_0"]
+    (words,) = asked
+    assert {"--array=0-2%2", "--time=5", "--mem=2G", "--requeue", "--nice"} <= {*words}
+    assert "scancel 17 ends them" in places.left()
+    assert [slurm.SlurmArm(places, arms[0], task).exit_code() for task in ended] == [0, 143, -15, -9]
 
-    def __init__(self, folder: Path, slurm: dict[str, str]) -> None:
-        self.outputs = folder / "outputs"
-        self.environment = clean_environment(folder / "corpora", folder, **slurm, OMP_NUM_THREADS="1")
-        self.words = [sys.executable, *SWEEP, f"outputs={self.outputs}"]
-
-    def begin(self, *more: str) -> "subprocess.Popen[str]":
-        how = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True, "cwd": REPOSITORY}
-        return subprocess.Popen(last_of_each([*self.words, *more]), env=self.environment, **how)  # type: ignore[call-overload]
-
-    def slurm(self, *words: str) -> str:
-        return slurm_cluster.output(list(words), self.environment)
-
-    def queue(self) -> dict[str, str]:
-        """The state of each task by its number."""
-        listed = self.slurm("squeue", "--array", "--noheader", "--sort=i", "--format=%F_%K %T")
-        return dict(line.split() for line in listed.splitlines())
-
-
-def until(holds: Callable[[], object], seconds: float = 120) -> None:
-    end = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < end
-        time.sleep(0.2)
-
-
-def test_a_sweep_outlives_its_command_and_a_job_its_limit(tmp_path: Path, slurm: dict[str, str]) -> None:
-    (tmp_path / "corpora").mkdir()
-    sweep = Sweep(tmp_path, slurm)
-    sweep.slurm("scontrol", "update", "PartitionName=debug", "State=DOWN")  # else jobs may end unseen
-    first = sweep.begin("hydra.launcher.detach=true", "hydra.launcher.minutes=plan")
-    printed, _ = first.communicate(timeout=200)
-    assert first.returncode == 0, printed
-    shown = re.search(r"squeue --array --jobs=(\d+) shows them, scancel \1 ends them", printed)
-    assert shown is not None, printed
-    tasks = [f"{shown[1]}_{number}" for number in range(2)]
-    assert [*sweep.queue()] == tasks, "one array"
-    limit = re.search(r"time limit of a job: (\d+) minutes", printed)
-    assert limit is not None, printed
-    assert f"TimeLimit=00:{int(limit[1]):02d}:00 " in sweep.slurm("scontrol", "show", "job", "--oneliner", tasks[1])
-    sweep.slurm("scontrol", "update", "PartitionName=debug", "State=UP")
-    until(lambda: set(sweep.queue().values()) == {"RUNNING"})
-    sweep.slurm("scontrol", "suspend", shown[1])  # else they may end before another command has begun
-
-    second = sweep.begin()
-    lines: list[str] = []
-    assert second.stdout is not None
-    for line in second.stdout:
-        lines.append(line)
-        if all(re.search(rf"job {task}\b", "".join(lines)) for task in tasks):
-            break
-    second.send_signal(signal.SIGINT)
-    rest, _ = second.communicate(timeout=60)
-    assert second.returncode == 130, "".join(lines) + rest
-    assert "left with Slurm: 2 jobs; the same command attaches again" in rest
-    assert sweep.queue() == dict.fromkeys(tasks, "SUSPENDED"), "Ctrl-C leaves them"
-    sweep.slurm("scontrol", "resume", shown[1])
-
-    # as before a time limit: it writes a checkpoint and is queued again
-    (cut,) = (sweep.outputs / "queued").glob("rnn-lstm*")
-    until(lambda: (cut / "checkpoints" / "last.ckpt").exists())
-    sweep.slurm("scancel", "--signal=USR1", "--batch", tasks[0])
-    until(lambda: "Restarts=1 " in sweep.slurm("scontrol", "show", "job", "--oneliner", tasks[0]))
-
-    third = sweep.begin()
-    printed, _ = third.communicate(timeout=400)
-    assert third.returncode == 0, printed
-    for folder in run_folders(sweep.outputs):
-        assert json.loads((folder / "status.json").read_text())["status"] == "done"
-    assert (cut / "output.log").read_text().count("trains on CPU") == 2
-    assert "continues" in (cut / "output.log").read_text()
-
-    manifest = json.loads((sweep.outputs / "queued" / "sweep.json").read_text())
-    assert [arm["overrides"][0] for arm in manifest["arms"]] == ["rnn=lstm", "rnn=gru"]
-    words = [sys.executable, "src/compare.py", str(sweep.outputs / "queued"), "--no-page", "--out", str(tmp_path / "c")]
-    done = subprocess.run(words, cwd=REPOSITORY, env=sweep.environment, capture_output=True, text=True, check=True)
-    assert "not declared" not in done.stdout
-    assert "rnn=gru" in done.stdout or "gru against lstm" in done.stdout
-    assert json.loads((tmp_path / "c" / "comparison.json").read_text())["baseline"] == "rnn=lstm"
+    wait_for(lambda: all(arm.log.exists() and "begun" in arm.log.read_text() for arm in arms))
+    assert (first.begun, first.exit_code(), first.place) == (True, None, "job 17_0")
+    tasks["17_0"].send_signal(signal.SIGUSR1)  # as before a time limit
+    third.stop()
+    assert [wait_for(one.exit_code) for one in (first, second, third)] == [143, 3, 143]
+    assert (tmp_path / "requeued").read_text() == "requeue 17_0\n", "what is cancelled is not queued again"
+    again = slurm.Slurm(tmp_path / "train.py", arms[1:2], **keys)  # type: ignore[arg-type]
+    assert again.start(arms[1]).job == "18_0", "what has failed is queued anew"
+    wait_for(lambda: all(task.poll() is not None for task in tasks.values()))
 
 
 def test_without_slurm_the_launcher_says_so_before_anything_is_composed(

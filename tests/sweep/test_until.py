@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from omegaconf import DictConfig
 
 from asr_ablations.components.until.verdict import UntilVerdict
 from asr_ablations.runs.folder import Run
@@ -24,14 +23,13 @@ from tests.helpers.planned import LOOKS, planned
 from tests.helpers.run_folders import declare, edit, write_run
 from tests.helpers.support import compose
 
-KEYS: dict[str, Any] = {
-    "margin": 2.0, "seeds": None, "runs": None, "hours": None, "looks": None, "alpha": 0.05, "gamma": -1.0,
-    "robust": False, "paired": False, "hopeless": 0.1, "share": True, "retries": 2,
-}  # fmt: skip
-
 
 def keys(**changed: Any) -> UntilVerdict:
-    return UntilVerdict(**{**KEYS, **changed})
+    usual: dict[str, Any] = {
+        "margin": 2.0, "seeds": None, "runs": None, "hours": None, "looks": None, "alpha": 0.05, "gamma": -1.0,
+        "robust": False, "paired": False, "hopeless": 0.1, "share": True, "retries": 2,
+    }  # fmt: skip
+    return UntilVerdict(**{**usual, **changed})
 
 
 @pytest.mark.parametrize(
@@ -84,14 +82,11 @@ def test_the_set_of_a_plan_has_the_name_of_its_results(tmp_path: Path) -> None:
     assert make_plan(arms, [0], 8, keys(margin=1.5)).plan.set == "test"
 
 
-def config(*overrides: str) -> DictConfig:
-    cfg = compose("data=an4", "data.root=/somewhere", *overrides)
-    cfg.overrides = list(overrides)
-    return cfg
-
-
 def variant(*overrides: str) -> ArmConfigs:
-    return ArmConfigs(list(overrides), config(*overrides, "seed=0"), config(*overrides, "seed=1"))
+    configs = [compose("data=an4", "data.root=/somewhere", *overrides, f"seed={seed}") for seed in (0, 1)]
+    for seed, cfg in enumerate(configs):
+        cfg.overrides = [*overrides, f"seed={seed}"]
+    return ArmConfigs(list(overrides), *configs)
 
 
 def test_a_plan_of_listed_arms_has_their_names() -> None:
@@ -193,12 +188,11 @@ def test_a_run_that_a_search_proposed_is_not_taken_and_a_link_to_a_deleted_run_g
     assert not arm.folder.is_symlink()
 
 
-def standing_of(comparison: Comparison) -> Json:
-    assert comparison.course.plan is not None
-    return standing(comparison.course.plan, comparison.course)
-
-
 def test_each_arm_has_look_seeds_and_state() -> None:
+    def standing_of(comparison: Comparison) -> Json:
+        assert comparison.course.plan is not None
+        return standing(comparison.course.plan, comparison.course)
+
     ended = standing_of(planned())
     assert {name: (arm["look"], arm["seeds"], arm["state"]) for name, arm in ended["arms"].items()} == {
         "rnn=lstm": (3, 8, "decided"), "rnn=gru": (1, 3, "better"), "rnn=rnn": (3, 8, "equivalent"),

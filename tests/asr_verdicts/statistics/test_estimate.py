@@ -168,9 +168,7 @@ def test_too_few_runs_and_other_utterances_leave_it_open() -> None:
 
 
 def test_equal_counts_of_a_small_test_set_are_no_proof() -> None:
-    """Two runs an arm with 7 and 7, 8 and 8 errors in 100 words: equal by chance, not by a variance of zero. If the
-    number of words is unknown, the smallest step between two rates stands in.
-    """
+    """Twice 7 and twice 8 errors in 100 words, or in an unknown number: equal by chance, not without variance."""
     first, second = np.array([0.07, 0.07]), np.array([0.08, 0.08])
     for total in (100.0, None):
         measured = estimate((1, Sample.of_rates(first, total)), (-1, Sample.of_rates(second, total)))

@@ -25,28 +25,6 @@ def sgml_places(name: str) -> dict[str, Places]:
     return places_by_id
 
 
-def automaton(length: int, first: Places, second: Places) -> list[tuple[int, int]]:
-    """Segments (errors of the first, of the second) by the state machine of NIST's mtchprs.c, read word by word."""
-    state, good, segments, current = "b", 0, [], [0, 0]
-    for word in range(length + 1):
-        inserted = [places.count(2 * word) for places in (first, second)]
-        wrong = [places.count(2 * word + 1) for places in (first, second)]
-        current = [a + b for a, b in zip(current, inserted, strict=True)]
-        if any(inserted):
-            state, good = "e", 0
-        if word == length:
-            break
-        current = [a + b for a, b in zip(current, wrong, strict=True)]
-        if any(wrong):
-            state, good = "e", 0
-        elif state == "e":
-            good += 1
-            if good == BUFFER:
-                segments.append(tuple(current))
-                state, good, current = "b", 0, [0, 0]
-    return segments + ([tuple(current)] if state == "e" else [])
-
-
 def test_places_of_errors_by_hand_and_several_seeds_count_once() -> None:
     assert error_places("a b c", "a b c") == []
     assert error_places("a b c", "a x c") == [3]
@@ -72,6 +50,27 @@ def test_the_result_is_that_of_sc_stats() -> None:
 
 
 def test_segments_are_those_of_nists_state_machine() -> None:
+    def automaton(length: int, first: Places, second: Places) -> list[tuple[int, int]]:
+        """Segments (errors of the first, of the second) by the state machine of NIST's mtchprs.c, read word by word."""
+        state, good, segments, current = "b", 0, [], [0, 0]
+        for word in range(length + 1):
+            inserted = [places.count(2 * word) for places in (first, second)]
+            wrong = [places.count(2 * word + 1) for places in (first, second)]
+            current = [a + b for a, b in zip(current, inserted, strict=True)]
+            if any(inserted):
+                state, good = "e", 0
+            if word == length:
+                break
+            current = [a + b for a, b in zip(current, wrong, strict=True)]
+            if any(wrong):
+                state, good = "e", 0
+            elif state == "e":
+                good += 1
+                if good == BUFFER:
+                    segments.append(tuple(current))
+                    state, good, current = "b", 0, [0, 0]
+        return segments + ([tuple(current)] if state == "e" else [])
+
     for seed in range(100):
         drawn = random.Random(seed)
         length = drawn.randint(0, 20)
