@@ -19,7 +19,9 @@ from asr_ablations.tools.files import sha256
 from asr_ablations.training.assembly import assemble
 from asr_ablations.training.trained_model import start_from
 from asr_verdicts.errors import UsageError
-from tests.helpers.support import compose, standing_corpus
+from tests.helpers.command import run_folders
+from tests.helpers.interpreter import expect, python
+from tests.helpers.support import compose, standing_corpus, tiny_overrides
 
 State = dict[str, torch.Tensor]
 CONVOLUTIONS = [(8, 10, 5), *[(8, 3, 2)] * 4, *[(8, 2, 2)] * 2]
@@ -259,3 +261,17 @@ def test_what_shapes_do_not_say_is_asked_for(tmp_path: Path) -> None:
         converted(torchaudio_file("base", tmp_path), tmp_path, "model=wav2vec2")
     with pytest.raises(UsageError, match="data: not read with weights"):
         converted(torchaudio_file("base", tmp_path), tmp_path, "data=an4")
+
+
+@pytest.mark.slow
+def test_a_converted_encoder_is_tuned_and_reproduced(tiny_corpus: Path, tmp_path: Path) -> None:
+    """As a user would: the printed command with a corpus, then src/reproduce.py."""
+    layout, outputs = safetensors_folder("wavlm", tmp_path), f"outputs={tmp_path / 'o'}"
+    prepared = expect(0, python(["src/prepare.py", f"weights={layout}", "model=wavlm", outputs], os.environ))
+    words = shlex.split(prepared.stdout.splitlines()[-1].removeprefix("train with it: python "))
+    masks = ["model.masks.time_masks=1", "model.layer_drop=0.3", "dropout=0.1"]
+    usual = ["max_epochs=1", "logger=csv", "gpus=0", outputs]
+    expect(0, python([*words, *tiny_overrides(tiny_corpus), *masks, *usual], os.environ))
+    (folder,) = run_folders(tmp_path / "o")
+    reproduced = expect(0, python(["src/reproduce.py", str(folder)], os.environ))
+    assert "\nmatch: " in reproduced.stdout
