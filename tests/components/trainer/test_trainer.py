@@ -72,55 +72,43 @@ def by_hand(corpus: Path, every: int, *overrides: str) -> list[dict[str, torch.T
         batches = [[collate(train.__getitems__(indices)) for indices in order] for order in orders]
         for number in range(len(batches[0])):
             for task, optimizer, mine in zip(workers, optimizers, batches, strict=True):
-                step_of(task, optimizer, mine[number])
+                task.train()
+                task.log = lambda *_, **__: None  # type: ignore[method-assign]
+                optimizer.zero_grad()
+                task.training_step(mine[number], 0).backward()
+                task.configure_gradient_clipping(optimizer)
+                optimizer.step()
             step += 1
             if number == len(batches[0]) - 1 or step % every == 0:
-                average(workers)
+                for one, other in zip(*(task.model.state_dict().values() for task in workers), strict=True):
+                    if one.is_floating_point():
+                        other.copy_(one.add_(other).div_(2))
         after.append({f"model.{key}": value.clone() for key, value in workers[0].model.state_dict().items()})
     return after
 
 
-def step_of(task: Any, optimizer: torch.optim.Optimizer, batch: Any) -> None:
-    task.train()
-    task.log = lambda *_, **__: None
-    optimizer.zero_grad()
-    task.training_step(batch, 0).backward()
-    task.configure_gradient_clipping(optimizer)
-    optimizer.step()
-
-
-def average(workers: list[Any]) -> None:
-    states = [task.model.state_dict() for task in workers]
-    for key, value in states[0].items():
-        if value.is_floating_point():
-            mean = (value + states[1][key]) / 2
-            for state in states:
-                state[key].copy_(mean)
-
-
 @pytest.mark.slow
-def test_two_ranks_are_two_workers_averaged_by_hand(tiny_corpus: Path, tmp_path: Path) -> None:
-    """Weights and running statistics, after every epoch of three steps: after every second step and at the end."""
-    options = (*PLAIN, "optimizer=momentum", "layers=2")
-    done = ranks(tiny_corpus, tmp_path, *options, "trainer=local_sgd", "trainer.every=2")
+def test_two_ranks_are_two_workers_averaged_by_hand_and_go_on_as_they_were(tiny_corpus: Path, tmp_path: Path) -> None:
+    """Weights and running statistics, after every epoch of three steps: after every second step and at the end; resumed
+    within an epoch, where weights differ between the ranks too, each with its own optimizer.
+    """
+    options = [*PLAIN, "optimizer=momentum", "layers=2"]
+    local = [*options, "trainer=local_sgd", "trainer.every=2", "averaging=last"]
+    done = ranks(tiny_corpus, tmp_path / "whole", *local)
     assert done.returncode == 0, done.stderr[-2000:]
-    for epoch, expected in enumerate(by_hand(tiny_corpus, 2, *options)):
-        result = model_of(tmp_path, epoch)
-        assert result.keys() == expected.keys()
-        for key in result:
-            torch.testing.assert_close(result[key], expected[key], rtol=1e-5, atol=1e-6, msg=key)
-    assert not same(by_hand(tiny_corpus, 1, *options)[-1], expected), "how often they are averaged makes a difference"
-
-
-@pytest.mark.slow
-def test_workers_go_on_as_they_were_each_with_its_own_optimizer(tiny_corpus: Path, tmp_path: Path) -> None:
-    """From a checkpoint within an epoch, where weights differ between the ranks too."""
-    options = [*PLAIN, "trainer=local_sgd", "layers=2", "averaging=last"]
-    assert ranks(tiny_corpus, tmp_path / "whole", *options).returncode == 0
-    kept = torch.load(tmp_path / "whole" / "step=4.ckpt", weights_only=True)
-    weights = [torch.cat([t.flatten() for t in worker["trained_weights"]]) for worker in kept["workers"]]
-    assert not torch.equal(*weights)
-    resumed = ranks(tiny_corpus, tmp_path / "again", *options, resume=str(tmp_path / "whole" / "step=4.ckpt"))
+    ends = by_hand(tiny_corpus, 2, *options)
+    for epoch in range(2):
+        result = model_of(tmp_path / "whole", epoch)
+        assert result.keys() == ends[epoch].keys()
+        for key, value in result.items():
+            if value.is_floating_point():
+                average = torch.stack([end[key] for end in ends[: epoch + 1]]).mean(dim=0)
+                torch.testing.assert_close(value, average, rtol=1e-5, atol=1e-6, msg=key)
+    assert not same(by_hand(tiny_corpus, 1, *options)[-1], ends[-1]), "how often they are averaged makes a difference"
+    within = tmp_path / "whole" / "step=5.ckpt"
+    workers = torch.load(within, weights_only=True)["workers"]
+    assert not torch.equal(*(torch.cat([t.flatten() for t in worker["trained_weights"]]) for worker in workers))
+    resumed = ranks(tiny_corpus, tmp_path / "again", *local, resume=str(within))
     assert resumed.returncode == 0, resumed.stderr[-2000:]
     assert same(model_of(tmp_path / "again", 1), model_of(tmp_path / "whole", 1))
 
@@ -218,22 +206,16 @@ def ran(corpus: Path, outputs: Path, *more: str) -> tuple[Path, Any]:
     return folder, json.loads((folder / "summary.json").read_text())
 
 
-@pytest.mark.parametrize(
-    ("overrides", "utterances"),
-    [(["batch.size=2"], 4), (["batch.size=null", "batch.seconds=2"], 0)],
-)
-def test_fast_takes_some_batches_of_every_set(overrides: list[str], utterances: int, tiny_corpus: Path) -> None:
+def test_fast_takes_some_batches_of_every_set(tiny_corpus: Path) -> None:
     """As many utterances as two batches hold; of seconds, as much audio as that at the most."""
-    cfg = compose(*tiny_overrides(tiny_corpus), *SMALL, "debug=fast", "debug.batches=2", *overrides)
-    _, data = assemble(cfg, build(cfg.data))
-    data.setup()
-    assert cfg.max_epochs == 1
-    for name in ("train", "dev"):
-        speech = data.sets[name]
-        if utterances:
-            assert len(speech) == utterances
-        else:
-            assert 0 < speech.durations.sum() <= 4
+    for overrides, utterances in ((["batch.size=2"], 4), (["batch.size=null", "batch.seconds=2"], 0)):
+        cfg = compose(*tiny_overrides(tiny_corpus), *SMALL, "debug=fast", "debug.batches=2", *overrides)
+        _, data = assemble(cfg, build(cfg.data))
+        data.setup()
+        assert cfg.max_epochs == 1
+        for name in ("train", "dev"):
+            speech = data.sets[name]
+            assert len(speech) == utterances if utterances else 0 < speech.durations.sum() <= 4
             assert len(speech) < len(data.screened[name].kept)
 
 
