@@ -11,7 +11,7 @@ import pytest
 from tests.campaign.__main__ import main
 from tests.campaign.campaign import run_campaign
 from tests.campaign.commands import Result
-from tests.campaign.input_table import Case, judge, read_table
+from tests.campaign.input_places import Case, judge, read_table
 from tests.campaign.part import Context, Report, find_parts
 from tests.campaign.victims import half_files, temporary
 from tests.helpers.interpreter import REPOSITORY, SOURCE, program
