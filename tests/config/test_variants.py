@@ -63,15 +63,12 @@ def test_the_hash_does_not_execute_the_module(own: Path) -> None:
         source_hash("speech_variants.rnn.mine.Mine")
 
 
-@pytest.mark.parametrize("target", ["torch.optim.SGD", "asr_ablations.components.rnn.gru.GRU"])
-def test_what_the_environment_records_has_no_hash(target: str) -> None:
-    assert source_hash(target) is None
-
-
-@pytest.mark.parametrize("target", ["os.system", "speech_nowhere.Mine"])
-def test_a_target_without_a_module_of_ones_own_is_refused(target: str) -> None:
-    with pytest.raises(UsageError, match=f"_target_={target}: there is no module"):
-        source_hash(target)
+def test_what_the_environment_records_has_no_hash_and_a_target_without_a_module_of_ones_own_is_refused() -> None:
+    for target in ("torch.optim.SGD", "asr_ablations.components.rnn.gru.GRU"):
+        assert source_hash(target) is None
+    for target in ("os.system", "speech_nowhere.Mine"):
+        with pytest.raises(UsageError, match=f"_target_={target}: there is no module"):
+            source_hash(target)
 
 
 def test_an_option_that_this_package_has_is_not_hidden(own: Path) -> None:
