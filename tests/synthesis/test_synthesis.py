@@ -38,9 +38,6 @@ def letters(language: str) -> set[str]:
     return set(alphabets(CONF)[language]) - {" ", *FOREIGN.get(language, "")}
 
 
-# espeak-ng
-
-
 def test_speech_does_not_depend_on_what_was_spoken_before():
     first = ("the old man walked home", "en-us+m3", 160, 50, 50)
     alone = speakers.synthesize(*first)
@@ -49,14 +46,11 @@ def test_speech_does_not_depend_on_what_was_spoken_before():
     assert np.array_equal(alone, speakers.synthesize(*first))
 
 
-@pytest.mark.parametrize(
-    "change", [{"voice": "en+f1"}, {"rate": 200}, {"pitch": 80}, {"pitch_range": 5}, {"word_gap": 5}]
-)
-def test_every_parameter_changes_the_speech(change):
+def test_every_parameter_changes_the_speech():
     base = {"voice": "en-us+m1", "rate": 150, "pitch": 50, "pitch_range": 50, "word_gap": 0}
-    assert not np.array_equal(
-        speakers.synthesize("one two three", **base), speakers.synthesize("one two three", **base | change)
-    )
+    plain = speakers.synthesize("one two three", **base)
+    for change in ({"voice": "en+f1"}, {"rate": 200}, {"pitch": 80}, {"pitch_range": 5}, {"word_gap": 5}):
+        assert not np.array_equal(plain, speakers.synthesize("one two three", **base | change))
 
 
 def test_a_signal_while_a_word_is_spoken_ends_it_and_is_not_lost(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -84,9 +78,6 @@ def test_every_voice_of_the_tables_exists():
     assert available.issuperset(named)
     for accent in {accent for code in codes() for kind in load_language(code).accents.values() for accent in kind}:
         assert len(speakers.synthesize("no", accent, 150, 50, 50)) > 0
-
-
-# words and sentences
 
 
 def test_polish_inflections():
@@ -155,9 +146,6 @@ def test_sentences_of_splits_are_disjoint():
         assert not any(sentences & said[other] for other in SPLITS if other != split)
 
 
-# speakers
-
-
 @pytest.mark.parametrize("language", codes())
 def test_no_variant_of_a_held_out_speaker_trains(language: str) -> None:
     """Whatever its accent: a variant is a timbre."""
@@ -198,14 +186,14 @@ def test_recording_has_the_requested_signal_to_noise_ratio_and_peak():
     assert 10 * np.log10(signal / (np.mean(speech**2) - signal)) == pytest.approx(10, abs=2.5)
 
 
-@pytest.mark.parametrize("slope", [0.0, 2.0])
-def test_noise_colour(slope):
-    noise = speakers.coloured_noise(np.random.default_rng(0), 2**17, slope)
-    assert np.mean(noise**2) == pytest.approx(1)
-    power = np.abs(np.fft.rfft(noise)) ** 2
-    frequencies = np.fft.rfftfreq(len(noise), 1 / SAMPLE_RATE)
-    octaves = [power[(frequencies >= f) & (frequencies < 2 * f)].mean() for f in (200, 400, 800, 1600, 3200)]
-    assert np.diff(10 * np.log10(octaves)) == pytest.approx(-10 * np.log10(2) * slope, abs=0.6)
+def test_noise_colour():
+    for slope in (0.0, 2.0):
+        noise = speakers.coloured_noise(np.random.default_rng(0), 2**17, slope)
+        assert np.mean(noise**2) == pytest.approx(1)
+        power = np.abs(np.fft.rfft(noise)) ** 2
+        frequencies = np.fft.rfftfreq(len(noise), 1 / SAMPLE_RATE)
+        octaves = [power[(frequencies >= f) & (frequencies < 2 * f)].mean() for f in (200, 400, 800, 1600, 3200)]
+        assert np.diff(10 * np.log10(octaves)) == pytest.approx(-10 * np.log10(2) * slope, abs=0.6)
 
 
 def test_reverberation_decays_by_60_db_in_its_time():
