@@ -207,10 +207,9 @@ def test_two_runs_at_once_with_many_processes_give_the_same_bytes(
 import pathlib
 from asr_ablations.synthesis import corpus
 from asr_ablations.synthesis.corpus import Request
-from asr_ablations.synthesis.speakers import SPLITS
 corpus.SPEED, corpus.cores = 1, lambda: 2
 if __name__ == "__main__":
-    corpus.generate(pathlib.Path({str(tmp_path)!r}), {TINY!r}, SPLITS)
+    corpus.generate(pathlib.Path({str(tmp_path)!r}), {TINY!r}, ["train", "dev-clean"])
 """
     script = tmp_path / "script.py"
     script.write_text(code)
@@ -223,8 +222,8 @@ if __name__ == "__main__":
     errors = [run.communicate(timeout=600)[1] for run in runs]
     assert [run.returncode for run in runs] == [0, 0], errors
     assert sum("Generating" in error for error in errors) == 1
-    for split, folder in tiny.items():
-        assert file_hashes(TINY.folder(tmp_path, split)) == file_hashes(folder)
+    for split in ("train", "dev-clean"):
+        assert file_hashes(TINY.folder(tmp_path, split)) == file_hashes(tiny[split])
 
 
 def test_the_unit_of_an_utterance_is_the_voice_of_its_speaker(tiny: dict[str, Path]) -> None:
