@@ -157,9 +157,6 @@ def test_null_is_taken_where_the_class_has_a_use_for_it() -> None:
     verdict = build(node)()
     assert isinstance(verdict, UntilVerdict)
     assert (verdict.margin, verdict.looks) == (None, None)
-    node.paired = None
-    with pytest.raises(UsageError, match=r"^until\.paired=None: expected true or false$"):
-        build(node)()
 
 
 def test_a_value_that_is_mentioned_is_blamed_and_else_the_class() -> None:

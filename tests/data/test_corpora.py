@@ -123,14 +123,6 @@ def spoken(corpus: Any, splits: list[str]) -> list[tuple[Any, ...]]:
     return sorted((u.speaker, u.text, u.duration, u.content, u.fault) for u in utterances)
 
 
-def test_wrong_values_are_named_with_the_choices() -> None:
-    for key, value, message in (
-        ("max_evaluated_seconds", 0, "above 0"), ("on_bad", "ignore", "stop, skip"), ("validation", [], "at least one"),
-    ):  # fmt: skip
-        with pytest.raises(UsageError, match=rf"data\.{key}=.*expected .*{message}"):
-            component("data", "librispeech", **{key: value})
-
-
 def chapter(root: Path, transcripts: str) -> Path:
     folder = root / "1" / "2"
     folder.mkdir(parents=True)

@@ -108,8 +108,6 @@ def test_unknown_speakers_are_said_once_and_can_be_found_in_the_ids(
         assert not [record for record in caplog.records if "speakers of" in record.getMessage()]
     with pytest.raises(UsageError, match=r"data.speaker_of=\^\(c\): finds no speaker in 6 ids \(anna-0, anna-1"):
         manifest(tmp_path, speaker_of="^(c)").read("test")
-    with pytest.raises(UsageError, match=r"data\.speaker_of=a: expected a group for the speaker"):
-        manifest(tmp_path, speaker_of="a")
 
 
 def selected(corpus: Any) -> dict[str, Screened]:

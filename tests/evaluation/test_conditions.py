@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import pytest
 import soundfile
-from hydra.errors import HydraException
 
 from asr_ablations.comparison.folders import compare_folders
 from asr_ablations.components.condition.telephone import Telephone
@@ -118,14 +117,11 @@ def test_a_telephone_lets_its_band_through_and_rounds_to_its_levels() -> None:
 
 def test_a_wrong_condition_is_one_line() -> None:
     for overrides, message in (
-        (["conditions=[hiss]"], "hiss"),
-        (["+condition@condition.noise10=noise10"], "condition.noise10: expected it among conditions"),
         (["conditions=[noise10]", "condition.noise10.snr=loud"], "condition.noise10.snr=loud: expected a number"),
         (["conditions=[telephone]", "condition.telephone.low=3400"], "condition.telephone.low=3400"),
         (["conditions=[recorded_noise10]"], "condition.recorded_noise10.folder=None: expected a folder"),
-        (["condition_seed=-1"], "condition_seed=-1: expected a whole number"),
     ):
-        with pytest.raises((UsageError, HydraException), match=message):
+        with pytest.raises(UsageError, match=message):
             build_conditions(request(Path("x"), *overrides))
 
 

@@ -90,8 +90,6 @@ def test_each_reduction_is_what_it_is_called(name: str) -> None:
         loss = component("loss", name, reduction=reduction)
         assert loss(log_probs, torch.tensor(FRAMES), framewise_batch(TEXTS)).item() == pytest.approx(value, rel=1e-5)
         assert loss.weight(framewise_batch(TEXTS)) == (1 if reduction == "sum" else 4)
-    with pytest.raises(UsageError, match=rf"loss\.reduction=mean: expected .*{unit}"):
-        component("loss", name, reduction="mean")
 
 
 ALPHABET = Letters("abc ")
@@ -219,10 +217,6 @@ def test_aligning_leaves_no_trace_in_the_run(teacher, tiny_corpus):
 
 
 def test_what_cannot_be_is_one_line(teacher, tiny_corpus, tmp_path):
-    with pytest.raises(UsageError, match=r"loss\.run=null: expected a finished run's folder"):
-        Aligned(run=None, reduction="frame")
-    with pytest.raises(UsageError, match=r"not a run folder"):
-        Aligned(run=str(tmp_path), reduction="frame")
     polish = data_of(tiny_corpus, "alphabet=en", "alphabet.characters='abcdefghijklmnopqrstuvwxyz ąę'")
     with pytest.raises(UsageError, match=r"its alphabet is"):
         Aligned(run=str(teacher), reduction="frame").prepare(polish.sets, torch.device("cpu"))

@@ -11,7 +11,6 @@ from torch import nn
 
 from asr_ablations.components.optimizer.schedule_free import ScheduleFreeAdamW
 from asr_ablations.training.assembly import assemble, optimizer_factory
-from asr_verdicts.errors import UsageError
 from tests.helpers.fits import fit
 from tests.helpers.run_results import same
 from tests.helpers.support import component, compose, described, group_options, standing_corpus
@@ -60,38 +59,6 @@ def test_muons_step_is_orthogonal_and_as_large_as_adamws() -> None:
     assert ((sizes.diag() > 0.6) & (sizes.diag() < 1.3)).all()
     assert (sizes - sizes.diag().diag()).abs().max() < 0.03
     torch.testing.assert_close(bias.detach(), before_bias * (1 - 0.1 * 0.5) - 0.1 * bias.grad.sign())
-
-
-def test_wrong_values_are_refused() -> None:
-    for override, message in (
-        ("optimizer.adamw=[head]", "optimizer.adamw=head: expected convolutions, norms, output, recurrent"),
-        ("optimizer.adamw=[recurrent,output]", r"optimizer.adamw=\['recurrent', 'output'\]: expected fewer parts"),
-        ("optimizer.adamw=output", "optimizer.adamw=output: expected a list"),
-        ("optimizer.momentum=1", "optimizer.momentum=1: expected a number from 0 to below 1"),
-        ("optimizer.adjust_lr_fn=x", "optimizer.adjust_lr_fn=x: "),
-    ):
-        with pytest.raises(UsageError, match=f"^{message}"):
-            assembled("optimizer=muon", override)
-    rates = "expected null, or multiples"
-    for words, message in (
-        (["optimizer.rates={encoder:0.1}"], "optimizer.rates=encoder: expected a part of the model .*: convolutions, "),
-        (["optimizer.rates={recurrent:0.1,recurrent.0:1,recurrent.1:2}"], "optimizer.rates=recurrent: expected a part"),
-        (["optimizer.rates={output:0}"], r"optimizer\.rates\.output=0: expected a number above 0"),
-        (["optimizer.rates=0.1"], rf"optimizer\.rates=0\.1: {rates}"),
-        (["optimizer.rates={}"], rf"optimizer\.rates=\{{\}}: {rates}"),
-        (["optimizer.decay_norms_and_biases=1"], "optimizer.decay_norms_and_biases=1: expected true or false"),
-        (["optimizer=adam", "optimizer.decay_norms_and_biases=false"],
-         "optimizer.decay_norms_and_biases=false: expected true, because optimizer.weight_decay=0"),
-        (["optimizer=schedule_free", "averaging=ema"], "averaging=ExponentialAverage: expected none, because"),
-    ):  # fmt: skip
-        with pytest.raises(UsageError, match=f"^{message}"):
-            assembled(*words)
-    for name, key, value in (
-        ("norm", "limit", 0), ("norm", "limit", True), ("noise", "variance", -1), ("constraint", "largest", 0),
-        ("outliers", "factor", 1), ("outliers", "momentum", 1), ("outliers", "warm_up", 0),
-    ):  # fmt: skip
-        with pytest.raises(ValueError, match=f"{key}={value}"):
-            component("gradient", name, **{key: value})
 
 
 def assembled(*overrides: str) -> Any:

@@ -177,9 +177,3 @@ def test_the_associative_lstm_is_its_equations(copies: int, scale: float) -> Non
         result, expected = module(x, LENGTHS), associative_reference(module, x)
     torch.testing.assert_close(result.double(), expected, atol=1e-5, rtol=1e-5)
     assert (result.unflatten(2, (2, -1)).square().sum(dim=2) <= 1 + 1e-6).all()
-
-
-def test_an_odd_width_is_refused() -> None:
-    for width, copies, words in ((5, 4, "width=5: expected an even"), (6, 0, "copies=0: expected a whole")):
-        with pytest.raises(ValueError, match=words):
-            component("rnn", "associative_lstm", copies=copies)(INPUTS, width)

@@ -7,7 +7,6 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from asr_ablations.components.model.directions import KINDS, Directions, autocast_of_recurrences
 from asr_ablations.components.model.ds2 import Lookahead
-from asr_verdicts.errors import UsageError
 from tests.helpers.support import component, group_options
 
 LENGTHS = torch.tensor([6, 0, 1, 4])
@@ -185,7 +184,3 @@ def test_the_lookahead_is_the_formula_of_amodei_et_al() -> None:
             for j in range(min(3, length - t)):
                 expected[row, t] += weights[:, j] * x[row, t + j]
     torch.testing.assert_close(module(x, LENGTHS), expected)
-    with pytest.raises(UsageError, match="directions=both: expected forward, sum, concat"):
-        layer("gru", "both")
-    with pytest.raises(UsageError, match="lookahead=-1: expected a whole number from 1 to 1000, or 0 for none"):
-        Lookahead(3, -1)

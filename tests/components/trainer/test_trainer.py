@@ -129,17 +129,6 @@ def test_a_common_average_of_independent_workers_is_refused() -> None:
         component("averaging", "ema").setup(fitter, None, "fit")
 
 
-def test_a_wrong_value_is_refused() -> None:
-    for group, name, key, value in (
-        ("trainer", "local_sgd", "every", 0), ("averaging", "ema", "decay", 1.0), ("averaging", "last", "count", 2.5),
-    ):  # fmt: skip
-        with pytest.raises(ValueError, match=f"{key}={value}: expected"):
-            component(group, name, **{key: value})
-    for name, key, value in (("fast", "batches", 0), ("overfit", "cer", -1), ("profile", "steps", 0)):
-        with pytest.raises(UsageError, match=rf"debug\.{key}={value}: expected"):
-            component("debug", name, **{key: value})(None)
-
-
 class Watch(pl.Callback):
     """The weights after every step, and those that validation saw."""
 
