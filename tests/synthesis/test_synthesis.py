@@ -38,15 +38,12 @@ def letters(language: str) -> set[str]:
     return set(alphabets(CONF)[language]) - {" ", *FOREIGN.get(language, "")}
 
 
-def test_speech_does_not_depend_on_what_was_spoken_before():
+def test_speech_depends_on_every_parameter_and_not_on_what_was_spoken_before():
     first = ("the old man walked home", "en-us+m3", 160, 50, 50)
     alone = speakers.synthesize(*first)
     for text, voice in [("seven apples", "en-gb-scotland+f2"), ("dzień dobry", "pl+klatt4"), ("no", "en-us+m3")]:
         speakers.synthesize(text, voice, 200, 70, 20, 2)
     assert np.array_equal(alone, speakers.synthesize(*first))
-
-
-def test_every_parameter_changes_the_speech():
     base = {"voice": "en-us+m1", "rate": 150, "pitch": 50, "pitch_range": 50, "word_gap": 0}
     plain = speakers.synthesize("one two three", **base)
     for change in ({"voice": "en+f1"}, {"rate": 200}, {"pitch": 80}, {"pitch_range": 5}, {"word_gap": 5}):
@@ -186,7 +183,7 @@ def test_recording_has_the_requested_signal_to_noise_ratio_and_peak():
     assert 10 * np.log10(signal / (np.mean(speech**2) - signal)) == pytest.approx(10, abs=2.5)
 
 
-def test_noise_colour():
+def test_noise_has_its_colour_and_reverberation_decays_by_60_db_in_its_time():
     for slope in (0.0, 2.0):
         noise = speakers.coloured_noise(np.random.default_rng(0), 2**17, slope)
         assert np.mean(noise**2) == pytest.approx(1)
@@ -194,9 +191,6 @@ def test_noise_colour():
         frequencies = np.fft.rfftfreq(len(noise), 1 / SAMPLE_RATE)
         octaves = [power[(frequencies >= f) & (frequencies < 2 * f)].mean() for f in (200, 400, 800, 1600, 3200)]
         assert np.diff(10 * np.log10(octaves)) == pytest.approx(-10 * np.log10(2) * slope, abs=0.6)
-
-
-def test_reverberation_decays_by_60_db_in_its_time():
     impulse = np.zeros(16000)
     impulse[0] = 1
     tail = speakers.reverberate(impulse, 5, 0.5, 6.0)

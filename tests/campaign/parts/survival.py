@@ -141,7 +141,7 @@ def run(context: Context) -> Report:
         for number, (option, moment, stop) in enumerate(context.while_time(cases, len(cases))):
             if option not in unbroken:
                 unbroken[option] = undisturbed(corpus, work / slug(option), option)
-                tally[group(option), "options"] += 1
+                tally[option.partition("=")[0], "options"] += 1
             folder = work / f"case-{number}"
             outcome = broken(corpus, folder, option, Boundary(*moment, stop), unbroken[option])
             record(report, tally, number, (option, moment, stop), outcome)
@@ -156,20 +156,16 @@ def run(context: Context) -> Report:
     return report
 
 
-def group(option: str) -> str:
-    return option.partition("=")[0]
-
-
-def overrides(option: str) -> list[str]:
-    return [option, *(NEEDS.get(option) or [])] if option else []
-
-
 def shuffled(moments: list[tuple[str, int]], seed: int) -> list[Case]:
     options = [f"{name}={option}" for name in STATEFUL for option in group_options(name)]
     options = [option for option in options if NEEDS.get(option, []) is not None]
     cases = [(option, moment, stop) for option in options for moment in moments for stop in SIGNALS]
     random.Random(seed).shuffle(cases)
     return cases
+
+
+def overrides(option: str) -> list[str]:
+    return [option, *(NEEDS.get(option) or [])] if option else []
 
 
 def undisturbed(corpus: Path, folder: Path, option: str) -> object:
@@ -201,7 +197,7 @@ def record(report: Report, tally: Counter[tuple[str, str]], number: int, case: C
     option, (hook, call), stop = case
     kind = EQUAL if outcome == EQUAL else "failed"
     for column in ("stopped", stop.name, kind):
-        tally[group(option), column] += 1
+        tally[option.partition("=")[0], column] += 1
     for count in ("stopped", kind):
         report.count(count)
     moment = f"{stop.name} at {hook} {call}"

@@ -6,6 +6,7 @@ import functools
 import itertools
 import math
 import zlib
+from collections.abc import Callable
 from typing import Any
 
 import kenlm
@@ -17,12 +18,30 @@ import torch
 from asr_ablations.components.decoder.prefix_search import PrefixSearch
 from asr_ablations.data.alphabet import Alphabet, Letters
 from asr_ablations.language_models.model import SPACE
-from tests.helpers.ctc_reference import NEVER, best, exhaustive
 from tests.helpers.small_models import LETTERS, bigrams, decoder, spelled
 
+NEVER = float("-inf")
 WIDE = {"beam_width": 5000, "prune_beams": math.inf}
 NO_PRUNING = {**WIDE, "prune_symbols": math.inf}
 WEIGHTS = [(0.0, 0.0), (0.7, 0.0), (1.5, -1.0), (0.4, 2.0)]
+
+
+def exhaustive(row: np.ndarray, characters: str, separation: str = "") -> dict[str, float]:
+    """log P of every text, in nats, summed over all V**T paths of (T, V) log-probabilities (Graves et al. 2006).
+
+    Repeats are merged, blanks (0) dropped, then separations; one space between words, none at the ends.
+    """
+    found: dict[str, float] = {}
+    for path in itertools.product(range(row.shape[1]), repeat=len(row)):
+        merged = [symbol for symbol, _ in itertools.groupby(path)]
+        text = " ".join("".join(characters[s - 1] for s in merged if s).replace(separation, "").split())
+        p = float(sum(row[t, symbol] for t, symbol in enumerate(path)))
+        found[text] = float(np.logaddexp(found.get(text, NEVER), p))
+    return found
+
+
+def best(found: dict[str, float], extra: Callable[[str], float] = lambda text: 0.0) -> str:
+    return max(found, key=lambda text: found[text] + extra(text))
 
 
 def drawn(seed: int, frames: int, outputs: int = LETTERS.outputs, sharp: float = 1.0) -> np.ndarray:

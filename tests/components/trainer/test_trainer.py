@@ -16,9 +16,9 @@ from asr_ablations.data.batch import BatchOrder, batch_size
 from asr_ablations.data.datamodule import collate
 from asr_ablations.training.assembly import assemble, device_count, trainer
 from asr_verdicts.errors import UsageError
-from tests.helpers.fits import fit, model_of, same
+from tests.helpers.fits import fit, model_of
 from tests.helpers.ranks import run_ranks
-from tests.helpers.run_results import train
+from tests.helpers.run_results import same, train
 from tests.helpers.support import REPOSITORY, component, compose, tiny_overrides
 
 PLAIN = ("width=8", "layers=1", "dropout=0", "gpus=0", "max_epochs=2", "batch.size=2", "schedule=constant")
@@ -46,13 +46,22 @@ def ranks(corpus: Path, folder: Path, *overrides: str, resume: str = "") -> subp
     return run_ranks(script)
 
 
-def test_a_job_of_slurm_is_no_launcher_of_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_job_of_slurm_is_no_launcher_of_ranks_and_started_machines_are_those_asked_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Within sbatch --ntasks=4, where nothing was started by srun."""
     for name, value in {"JOB_ID": "1", "NTASKS": "4", "PROCID": "0", "LOCALID": "0", "JOB_NAME": "train"}.items():
         monkeypatch.setenv(f"SLURM_{name}", value)
     fitter = trainer(compose(*PLAIN, "precision=16"), 0, [], [])
     assert (fitter.world_size, fitter.global_rank) == (1, 0)
     assert fitter.precision == "bf16-mixed"
+    with pytest.raises(UsageError, match="nodes=2: this run was started on 1"):
+        device_count(compose("gpus=0", "nodes=2"))
+    monkeypatch.setenv("WORLD_SIZE", "4")
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")
+    assert device_count(compose("gpus=0", "nodes=2")) == 0
+    with pytest.raises(UsageError, match="nodes=1: this run was started on 2"):
+        device_count(compose("gpus=0"))
 
 
 def by_hand(corpus: Path, every: int, *overrides: str) -> list[dict[str, torch.Tensor]]:
@@ -111,16 +120,6 @@ def test_two_ranks_are_two_workers_averaged_by_hand_and_go_on_as_they_were(tiny_
     resumed = ranks(tiny_corpus, tmp_path / "again", *local, resume=str(within))
     assert resumed.returncode == 0, resumed.stderr[-2000:]
     assert same(model_of(tmp_path / "again", 1), model_of(tmp_path / "whole", 1))
-
-
-def test_the_machines_that_were_started_are_those_that_were_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(UsageError, match="nodes=2: this run was started on 1"):
-        device_count(compose("gpus=0", "nodes=2"))
-    monkeypatch.setenv("WORLD_SIZE", "4")
-    monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")
-    assert device_count(compose("gpus=0", "nodes=2")) == 0
-    with pytest.raises(UsageError, match="nodes=1: this run was started on 2"):
-        device_count(compose("gpus=0"))
 
 
 def test_a_common_average_of_independent_workers_is_refused() -> None:
