@@ -13,7 +13,6 @@ import pytest
 from asr_ablations import SAMPLE_RATE
 from asr_ablations.config.compose import alphabets
 from asr_ablations.synthesis import speakers
-from asr_ablations.synthesis.corpus import Request, SpeakerJob, utterances
 from asr_ablations.synthesis.languages import codes, load_language
 from asr_ablations.synthesis.languages import pl as polish
 from asr_ablations.synthesis.sentences import (
@@ -198,12 +197,3 @@ def test_noise_has_its_colour_and_reverberation_decays_by_60_db_in_its_time():
     assert 10 * np.log10(np.sum(tail[1:] ** 2)) == pytest.approx(-6, abs=0.1)
     early, late = np.mean(tail[800:2400] ** 2), np.mean(tail[4800:6400] ** 2)  # 0.25 s apart: half the time
     assert 10 * np.log10(early / late) == pytest.approx(30, abs=2)
-
-
-def test_polish_is_spoken(tmp_path):
-    request = Request("pl", 300, 0, 1.0, 1, 1, 1, 1)
-    job = SpeakerJob(tmp_path, request, split="train", index=0, seconds=1.0, utterances=None)
-    sentence, samples = next(utterances(job))
-    assert set(sentence) <= letters("pl") | {" "}
-    assert 0.5 < len(samples) / SAMPLE_RATE < 15
-    assert 500 < np.abs(samples.astype(int)).max() < 32767
