@@ -40,7 +40,7 @@ def test_librispeech_reads_what_the_files_say() -> None:
         assert (u.audio.stem, u.offset, u.id.split("-")[0]) == (u.id, 0.0, u.speaker)
 
 
-def test_an4_holds_speakers_out() -> None:
+def test_an4_holds_speakers_out_and_its_folds_test_every_speaker_once() -> None:
     """README of the shared data: 948 training utterances of 74 speakers, 65 test utterances of 5 others."""
     corpus = component("data", "an4", root=str(shared_data("an4")), held_out=7)
     corpus.prepare()
@@ -52,9 +52,6 @@ def test_an4_holds_speakers_out() -> None:
     assert not speakers["train"] & speakers["dev"]
     assert not (speakers["train"] | speakers["dev"]) & speakers["test"]
     assert max(Counter(u.id for split in sets.values() for u in split).values()) == 1
-
-
-def test_an4s_folds_test_every_speaker_once_and_train_on_no_test_speaker() -> None:
     tested: Counter[str] = Counter()
     for fold in range(4):
         corpus = component("data", "an4", root=str(shared_data("an4")), fold=fold, folds=4)

@@ -31,7 +31,7 @@ def utterance(content: str, begin: float, end: float, **more: Any) -> Utterance:
                      duration=end - begin, content=content)  # fmt: skip
 
 
-def test_audio_is_shared_where_times_of_one_content_overlap() -> None:
+def test_shared_audio_speakers_and_sentences_are_counted() -> None:
     trained = [
         utterance("a", 0, 2), utterance("a", 4, 60), utterance("a", 5, 6), utterance("b", 3, 4, channel=0),
         utterance("c", 0, 1.5),
@@ -46,9 +46,6 @@ def test_audio_is_shared_where_times_of_one_content_overlap() -> None:
     ]  # fmt: skip
     shared = shares_audio(Utterances.convert([u for u, _ in spoken]), Utterances.convert(trained))
     assert shared.tolist() == [expected for _, expected in spoken]
-
-
-def test_shared_speakers_and_sentences_are_counted() -> None:
     trained = [utterance("a", 0, 1, speaker=x, text=f"to {x}") for x in ("anna", "bob", "")]
     tested = [utterance("b", 0, 1, speaker=x, text="to bob") for x in ("anna", "anna", "carl", "")]
     shared = in_training(Utterances.convert(tested), Utterances.convert(trained))

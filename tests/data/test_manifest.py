@@ -128,7 +128,7 @@ def test_a_unit_above_speakers_is_read_written_and_part_of_the_content(tmp_path:
     assert [u.unit for u in manifest(tmp_path).read("train")] == ["session 3"]
 
 
-def test_a_wrong_line_is_named_by_its_number(tmp_path: Path) -> None:
+def test_a_wrong_line_is_named_by_its_number_and_a_separator_of_lines_within_a_text_ends_none(tmp_path: Path) -> None:
     tone(tmp_path / "a.wav")
     wrong: list[tuple[dict[str, Any] | str, str]] = [
         ("[1, 2]", "not JSON: expected an object"), ({"text": "a"}, "no audio_filepath"),
@@ -145,9 +145,6 @@ def test_a_wrong_line_is_named_by_its_number(tmp_path: Path) -> None:
         assert utterance.id == f"train.jsonl:{number}"
         assert utterance.fault.startswith(fault)
         assert "\n" not in utterance.fault
-
-
-def test_a_separator_of_lines_within_a_text_ends_no_line(tmp_path: Path) -> None:
     tone(tmp_path / "a.wav")
     lines = [{"audio_filepath": "a.wav", "text": f"a{separator}b"} for separator in "\u2028\u2029\x85\x0b\x0c"]
     text = "".join(f"{json.dumps(line, ensure_ascii=False)}\n" for line in lines)

@@ -55,7 +55,7 @@ def read(corpus: Any, split: str = "train") -> list[Utterance]:
     return [*corpus.read(split)]
 
 
-def test_common_voice_is_read_with_its_quotes_speakers_and_converted_clips(tmp_path: Path) -> None:
+def test_common_voice_is_read_with_its_quotes_speakers_converted_clips_and_languages(tmp_path: Path) -> None:
     """A quote in a table is a character, also at the start of a field, and ends no line."""
     lines = [HEADER, 'abc\ta.mp3\t"One," he said\t2', 'abd\tb.mp3\t"Two\t2', "\ta.wav\tThree\t2"]
     corpus = common_voice(tmp_path, *lines, normalise="none")
@@ -69,9 +69,6 @@ def test_common_voice_is_read_with_its_quotes_speakers_and_converted_clips(tmp_p
     ]
     assert [u.duration for u in utterances[1:]] == [1.0, 1.0]
     assert utterances[0].duration == pytest.approx(1.0, abs=0.1)  # an encoder may pad the end of an MP3
-
-
-def test_tables_of_several_languages_are_told_apart(tmp_path: Path) -> None:
     for language in ("en", "pl"):
         (tmp_path / language).mkdir()
         common_voice(tmp_path / language, HEADER, f"abc\ta.mp3\t{language}\t2")
@@ -123,7 +120,7 @@ def a_cut(root: Path, changes: dict[str, Any] | None = None) -> dict[str, Any]:
     return cut
 
 
-def test_a_cut_is_a_part_of_a_channel_of_a_recording(tmp_path: Path) -> None:
+def test_cuts_may_be_parts_of_channels_or_have_a_file_for_each(tmp_path: Path) -> None:
     """Samples of the file itself: seconds 0.5 to 1.75 of the second channel."""
     part = {"start": 0.5, "duration": 1.25, "channel": 1}
     corpus = lhotse(tmp_path, a_cut(tmp_path, part), a_cut(tmp_path, {"id": "call-2", "start": 2.0, "duration": 1.0}))
@@ -133,9 +130,6 @@ def test_a_cut_is_a_part_of_a_channel_of_a_recording(tmp_path: Path) -> None:
     samples, _ = soundfile.read(tmp_path / "calls" / "call.wav", dtype="int16")
     heard = audio.read(first.audio, first.offset, first.duration, first.channel)
     np.testing.assert_array_equal(heard, samples[8000:28000, 1])
-
-
-def test_a_recording_may_have_a_file_for_each_channel(tmp_path: Path) -> None:
     cut = a_cut(tmp_path, {"channel": 4})
     soundfile.write(tmp_path / "calls" / "far.wav", np.tile(TONE, 3), 16000)
     cut["recording"]["sources"] = [

@@ -379,19 +379,13 @@ def test_an_interpolation_in_a_strangers_run_is_refused_and_never_resolved(
             assert SECRET not in str(refused.value)
 
 
-def test_an_interpolation_in_a_strangers_checkpoint_stays_a_text(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_a_stranger_wrote_reads_no_variable_of_the_users(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An interpolation in a checkpoint stays a text; in a folder of configs that a record names it fails."""
     monkeypatch.setenv("MY_TOKEN", SECRET)
     config = {"seed": 1, "dropout": READ, "gpus": 0}
     folder = write_run(tmp_path, change=checkpoint({"a": torch.ones(1)}, config=config))
     edits = {cause.what: cause.original for cause in find_edits(load_original(folder))}
     assert edits["dropout"] == READ
-
-
-def test_a_folder_of_configs_that_a_record_names_reads_no_variable_of_the_users(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
     monkeypatch.setenv("MY_TOKEN", SECRET)
     node = OmegaConf.create({"question": "${oc.env:MY_TOKEN,none}", "root": "${oc.env:HOME}"})
     with restrict_environment():
