@@ -14,7 +14,7 @@ from asr_ablations.commands.check_variant import PRODUCTS, faults
 from asr_ablations.components import CONTRACTS
 from asr_ablations.config.build import build
 from asr_ablations.config.targets import null_option
-from asr_ablations.training.contracts import Decoder, Norm
+from asr_ablations.training.contracts import Norm
 from asr_verdicts.errors import UsageError
 from tests.helpers.every_key import refused
 from tests.helpers.support import CONF, compose, composed_by_hydra, group_options
@@ -51,11 +51,10 @@ def option(group: str, name: str) -> Any:
         return get_object(cfg._target_)
 
 
-@pytest.mark.parametrize("group", GROUPS)
-def test_every_group_has_a_contract(group: str) -> None:
+def test_every_group_has_a_contract() -> None:
     """A class with a docstring that says what must hold."""
     assert CONTRACTS.keys() == {*GROUPS}
-    assert (contract(group).__doc__ or "").strip(), f"{group}: its contract has no docstring"
+    assert [group for group in GROUPS if not (contract(group).__doc__ or "").strip()] == []
 
 
 @pytest.mark.parametrize(("group", "name"), [pair for pair in OPTIONS if not refused("=".join(pair))])
@@ -75,12 +74,6 @@ def test_what_a_factory_returns_is_a_module_of_its_contract(group: str, name: st
     module = option(group, name)(*arguments)
     assert isinstance(module, nn.Module)
     assert not faults(module, expected), f"{group}={name} makes no {expected.__name__}: {faults(module, expected)}"
-
-
-@pytest.mark.parametrize("name", group_options("decoder"))
-def test_every_decoder_is_one(name: str) -> None:
-    kind = get_object(node("decoder", name)._target_)
-    assert not faults(kind, Decoder), f"decoder={name}: {faults(kind, Decoder)}"
 
 
 def test_a_wrong_signature_is_reported() -> None:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 from hydra.core.config_store import ConfigStore
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import OmegaConf
 
 from asr_ablations.config.compose import compose as compose_file
 from asr_ablations.config.keys import ELSEWHERE, print_unread, read_keys
@@ -15,29 +15,19 @@ from asr_verdicts.errors import UsageError
 from tests.helpers.support import compose
 
 
-def added(override: str) -> DictConfig:
-    cfg = compose(override)
-    cfg.overrides = [override]
-    return cfg
-
-
-@pytest.mark.parametrize("override", ["+optimizer.amsgrad=true", "++seed=3"])
-def test_what_something_reads_may_be_added(override: str) -> None:
-    assert check(added(override)) is None
-
-
-def test_a_strangers_overrides_may_be_anything() -> None:
+def test_what_something_reads_may_be_added_and_a_strangers_overrides_may_be_anything() -> None:
+    for override in ("+optimizer.amsgrad=true", "++seed=3"):
+        cfg = compose(override)
+        cfg.overrides = [override]
+        assert check(cfg) is None
     cfg = compose()
     cfg.overrides = {"a": "b"}
     assert check(cfg) is None
 
 
-def test_other_commands_refuse_them_too() -> None:
+def test_other_commands_refuse_them_too_and_every_primary_file_knows_its_own_keys() -> None:
     with pytest.raises(UsageError, match=r"^decoders: there is no such key"):
         compose_file(CONF, ["+decoders=beam", "overrides=[]"], name="evaluation", folder=None)
-
-
-def test_every_primary_file_knows_its_own_keys() -> None:
     for path in CONF.glob("*.yaml"):
         plain, groups = read_keys(path.stem)
         assert not {*plain} & {*groups}
@@ -49,19 +39,13 @@ def mine(folder: Path, text: str) -> None:
     compose_file(CONF, ["overrides=[]"], name="mine", folder=folder)
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
+def test_a_key_of_a_users_file_must_be_read_or_referred_to(tmp_path: Path) -> None:
+    for text, message in (
         ("max_epoch: 3", "^max_epoch: there is no such key; nearest: max_epochs"),
         ("batch: {sise: 3}", r"^batch\.sise: there is no such key; nearest: batch\.size"),
-    ],
-)
-def test_a_key_of_a_users_file_that_nothing_reads_is_refused(text: str, message: str, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=message):
-        mine(tmp_path, text)
-
-
-def test_a_users_file_may_have_keys_that_it_refers_to(tmp_path: Path) -> None:
+    ):
+        with pytest.raises(UsageError, match=message):
+            mine(tmp_path, text)
     mine(tmp_path, "sizes: {small: 4}\nbatch: {size: '${sizes.small}'}\nablation: {factor: rnn}")
 
 
@@ -105,6 +89,5 @@ def test_the_recipe_for_a_conformer_chooses_options_unless_the_command_line_does
     assert compose("+recipe=conformer", "schedule=newbob").schedule == compose("schedule=newbob").schedule
 
 
-@pytest.mark.parametrize(("typed", "name"), [("16-mixed", 16), ("32-true", 32)])
-def test_lightnings_names_of_precisions_are_taken(typed: str, name: object) -> None:
-    assert compose(f"precision={typed}").precision == name
+def test_lightnings_names_of_precisions_are_taken() -> None:
+    assert (compose("precision=16-mixed").precision, compose("precision=32-true").precision) == (16, 32)

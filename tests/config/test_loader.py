@@ -98,33 +98,17 @@ def test_a_changed_config_changes_no_other() -> None:
     assert OmegaConf.to_yaml(loader.load_configuration("config", [], RunMode.RUN)) == before
 
 
-@pytest.mark.parametrize("content", [b"a: b: c\n", b"\xff\xfe\x00"])
-def test_a_file_of_the_users_that_is_no_yaml_is_one_line_with_its_name(content: bytes, tmp_path: Path) -> None:
-    (tmp_path / "mine.yaml").write_bytes(content)
-    with pytest.raises(UsageError, match="mine") as raised:
-        compose(CONF, [], name="mine", folder=tmp_path)
-    assert "\n" not in str(raised.value)
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("defaults: [_self_, /config]\ndropout: 0.5", "own.yaml: _self_ before /config lets /config override"),
-        (
-            "defaults: [/config, _self_]\nhydra: {job_logging: {formatters: {x: {(): os.system, command: id}}}}",
-            r"own.yaml: hydra.job_logging.formatters.x.\(\): refused, because its \(\) would call a function",
-        ),
-    ],
-)
-def test_a_file_whose_values_are_lost_or_that_calls_a_function_is_refused(
-    tmp_path: Path, text: str, message: str
-) -> None:
-    (tmp_path / "own.yaml").write_text(text, encoding="utf-8")
-    with pytest.raises(UsageError, match=message):
-        compose(CONF, ["overrides=[]"], name="own", folder=tmp_path)
-
-
-def test_a_plan_is_chosen_among_the_defaults(tmp_path: Path) -> None:
-    (tmp_path / "own.yaml").write_text("defaults: [/config, _self_]\nuntil: {margin: 1}", encoding="utf-8")
-    with pytest.raises(UsageError, match=r"^until"):
-        check(compose(CONF, ["overrides=[]"], name="own", folder=tmp_path))
+def test_a_users_file_that_cannot_be_meant_is_one_line_with_its_name(tmp_path: Path) -> None:
+    """No yaml; values that are lost; a function that would be called; a plan that is not chosen among the defaults."""
+    own = "defaults: [/config, _self_]\n"
+    for content, message in (
+        (b"a: b: c\n", "own"), (b"\xff\xfe\x00", "own"),
+        (b"defaults: [_self_, /config]\ndropout: 0.5", "own.yaml: _self_ before /config lets /config override"),
+        (f"{own}hydra: {{job_logging: {{formatters: {{x: {{(): os.system, command: id}}}}}}}}".encode(),
+         r"own.yaml: hydra.job_logging.formatters.x.\(\): refused, because its \(\) would call a function"),
+        (f"{own}until: {{margin: 1}}".encode(), r"^until"),
+    ):  # fmt: skip
+        (tmp_path / "own.yaml").write_bytes(content)
+        with pytest.raises(UsageError, match=message) as raised:
+            check(compose(CONF, ["overrides=[]"], name="own", folder=tmp_path))
+        assert "\n" not in str(raised.value)

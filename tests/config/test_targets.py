@@ -1,8 +1,8 @@
 """What a config may build is exactly what conf/ names, in the group that names it: nothing else of ours or torch's."""
 
 import ast
+import itertools
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -66,10 +66,9 @@ def recorded() -> DictConfig:
     return cfg
 
 
-@pytest.mark.parametrize("group", ["data", "decoder"])
-def test_gadgets_are_refused_wherever_they_stand(group: str) -> None:
+def test_gadgets_are_refused_wherever_they_stand() -> None:
     plain = recorded()
-    for target in GADGETS[:3]:
+    for group, target in itertools.product(("data", "decoder"), GADGETS[:3]):
         for key, node in {
             group: {"_target_": target, "words": ["touch", "x"]},
             f"{group}.planted": {"deep": [{"_target_": target}]},
@@ -82,29 +81,20 @@ def test_gadgets_are_refused_wherever_they_stand(group: str) -> None:
                 build(cfg[group])
 
 
-def test_what_one_group_names_another_does_not_build() -> None:
-    cfg = recorded()
-    OmegaConf.update(cfg, "data", {"_target_": "asr_benchmarks.toolkit.measure.toolkit_speed"}, merge=False)
-    with pytest.raises(UsageError, match=r"conf/data"):
-        check_targets(cfg)
-    with pytest.raises(UsageError, match=r"conf/data"):
-        build(cfg.data)
-
-
-@pytest.mark.parametrize("key", ["dropout", "new"])
-def test_a_key_that_is_no_group_builds_nothing(key: str) -> None:
-    cfg = recorded()
-    OmegaConf.update(cfg, key, {"_target_": "asr_ablations.components.rnn.lstm.LSTM"}, merge=False, force_add=True)
-    with pytest.raises(UsageError, match="refused"):
-        check_targets(cfg)
-
-
-@pytest.mark.parametrize("key", ["_args_", "_recursive_", "_convert_", "_call_"])
-def test_other_keys_of_hydra_are_refused(key: str) -> None:
-    cfg = recorded()
-    OmegaConf.update(cfg, f"rnn.{key}", ["x"], force_add=True)
-    with pytest.raises(UsageError, match=f"{key}=.*refused"):
-        check_targets(cfg)
+def test_what_no_group_or_another_one_names_is_not_built_and_other_keys_of_hydra_are_refused() -> None:
+    lstm = {"_target_": "asr_ablations.components.rnn.lstm.LSTM"}
+    for key, node, message in (
+        ("data", {"_target_": "asr_benchmarks.toolkit.measure.toolkit_speed"}, r"conf/data"),
+        ("dropout", lstm, "refused"), ("new", lstm, "refused"),
+        *((f"rnn.{key}", ["x"], f"{key}=.*refused") for key in ("_args_", "_recursive_", "_convert_", "_call_")),
+    ):  # fmt: skip
+        cfg = recorded()
+        OmegaConf.update(cfg, key, node, merge=False, force_add=True)
+        with pytest.raises(UsageError, match=message):
+            check_targets(cfg)
+        if key == "data":
+            with pytest.raises(UsageError, match=message):
+                build(cfg.data)
 
 
 def test_options_may_be_parts_of_a_chain_and_of_a_cache() -> None:
@@ -114,33 +104,13 @@ def test_options_may_be_parts_of_a_chain_and_of_a_cache() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", group_options("benchmark"))
-def test_a_benchmark_may_put_options_of_other_groups_below_its_keys(name: str) -> None:
-    words = [f"benchmark={name}", "overrides=[]"]
-    cfg = loader(CONF).load_configuration("benchmarks", words, RunMode.RUN, from_shell=False)
-    OmegaConf.set_struct(cfg, False)
-    del cfg["hydra"]
-    OmegaConf.resolve(cfg)
-    assert check_targets(cfg) is None
-
-
-def test_what_a_benchmark_borrows_opens_nothing_in_the_group_that_it_is_from() -> None:
-    layer = "asr_ablations.components.rnn.lstm.LSTM"
-    assert layer in read_allowed("benchmark")[1]
+def test_a_benchmark_may_put_options_of_other_groups_below_its_keys_and_opens_nothing_in_them() -> None:
+    for name in group_options("benchmark"):
+        words = [f"benchmark={name}", "overrides=[]"]
+        cfg = loader(CONF).load_configuration("benchmarks", words, RunMode.RUN, from_shell=False)
+        OmegaConf.set_struct(cfg, False)
+        del cfg["hydra"]
+        OmegaConf.resolve(cfg)
+        assert check_targets(cfg) is None
+    assert "asr_ablations.components.rnn.lstm.LSTM" in read_allowed("benchmark")[1]
     assert not [target for part in read_allowed("rnn") for target in part if target.startswith("asr_benchmarks")]
-
-
-def test_a_new_yaml_adds_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from asr_ablations.config import targets
-
-    (tmp_path / "rnn").mkdir()
-    (tmp_path / "rnn" / "mine.yaml").write_text("_target_: asr_ablations.components.rnn.mine.Mine\n_partial_: true\n")
-    monkeypatch.setattr(targets, "CONF", tmp_path)
-    caches = (read_allowed, groups, targets.options_by_name, targets.contents_by_name)
-    for cached in caches:
-        cached.cache_clear()
-    try:
-        assert read_allowed("rnn")[0] == {"asr_ablations.components.rnn.mine.Mine"}
-    finally:
-        for cached in caches:
-            cached.cache_clear()

@@ -63,15 +63,12 @@ def test_the_hash_does_not_execute_the_module(own: Path) -> None:
         source_hash("speech_variants.rnn.mine.Mine")
 
 
-@pytest.mark.parametrize("target", ["torch.optim.SGD", "asr_ablations.components.rnn.gru.GRU"])
-def test_what_the_environment_records_has_no_hash(target: str) -> None:
-    assert source_hash(target) is None
-
-
-@pytest.mark.parametrize("target", ["os.system", "speech_nowhere.Mine"])
-def test_a_target_without_a_module_of_ones_own_is_refused(target: str) -> None:
-    with pytest.raises(UsageError, match=f"_target_={target}: there is no module"):
-        source_hash(target)
+def test_what_the_environment_records_has_no_hash_and_a_target_without_a_module_of_ones_own_is_refused() -> None:
+    for target in ("torch.optim.SGD", "asr_ablations.components.rnn.gru.GRU"):
+        assert source_hash(target) is None
+    for target in ("os.system", "speech_nowhere.Mine"):
+        with pytest.raises(UsageError, match=f"_target_={target}: there is no module"):
+            source_hash(target)
 
 
 def test_an_option_that_this_package_has_is_not_hidden(own: Path) -> None:
@@ -81,7 +78,9 @@ def test_an_option_that_this_package_has_is_not_hidden(own: Path) -> None:
         list_user_folders()
 
 
-def test_an_entry_point_brings_a_folder(own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_entry_point_brings_a_folder(
+    own: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> None:
     package = own / "speech_package"
     (own / "conf").rename(own / "kept")
     package.mkdir()
@@ -91,14 +90,12 @@ def test_an_entry_point_brings_a_folder(own: Path, monkeypatch: pytest.MonkeyPat
     point = EntryPoint("mine", "speech_package.conf", targets.ENTRY_POINTS)
     monkeypatch.setattr(targets, "entry_points", lambda group: [point])
     targets._list_user_folders.cache_clear()
-    try:
-        assert list_user_folders() == (package / "conf",)
-        monkeypatch.setattr(targets, "entry_points", lambda group: [EntryPoint("mine", "speech_package.none", "x")])
-        targets._list_user_folders.cache_clear()
-        with pytest.raises(UsageError, match=r"entry point mine = speech_package\.none .*expected a folder of configs"):
-            list_user_folders()
-    finally:
-        targets._list_user_folders.cache_clear()
+    request.addfinalizer(targets._list_user_folders.cache_clear)
+    assert list_user_folders() == (package / "conf",)
+    monkeypatch.setattr(targets, "entry_points", lambda group: [EntryPoint("mine", "speech_package.none", "x")])
+    targets._list_user_folders.cache_clear()
+    with pytest.raises(UsageError, match=r"entry point mine = speech_package\.none .*expected a folder of configs"):
+        list_user_folders()
 
 
 @pytest.mark.parametrize(
@@ -109,7 +106,9 @@ def test_an_entry_point_brings_a_folder(own: Path, monkeypatch: pytest.MonkeyPat
         ("class Mine: pass", "Yours", "there is no such class"),
     ],
 )
-def test_why_a_class_is_not_found(content: str, name: str, reason: str, own: Path) -> None:
+def test_why_a_class_is_not_found(
+    content: str, name: str, reason: str, own: Path, request: pytest.FixtureRequest
+) -> None:
     """As torchaudio beside a torch of another build."""
     (own / "speech_found").mkdir()
     (own / "speech_found" / "mine.py").write_text(f"{content}\n")
@@ -117,13 +116,9 @@ def test_why_a_class_is_not_found(content: str, name: str, reason: str, own: Pat
         del sys.modules[module]
     (own / "conf" / "rnn" / "mine.yaml").write_text(f"_target_: speech_found.mine.{name}\n")
     use_folder(own / "conf")
-    caches = (targets.read_allowed, targets.options_by_name, targets.contents_by_name)
-    for cached in caches:
+    for cached in (targets.read_allowed, targets.options_by_name, targets.contents_by_name):
         cached.cache_clear()
-    try:
-        with pytest.raises(UsageError) as raised:
-            build(OmegaConf.create({"rnn": {"_target_": f"speech_found.mine.{name}"}}).rnn)
-    finally:
-        for cached in caches:
-            cached.cache_clear()
+        request.addfinalizer(cached.cache_clear)
+    with pytest.raises(UsageError) as raised:
+        build(OmegaConf.create({"rnn": {"_target_": f"speech_found.mine.{name}"}}).rnn)
     assert str(raised.value) == f"_target_=speech_found.mine.{name}: cannot be imported: {reason}"

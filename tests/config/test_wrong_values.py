@@ -41,10 +41,7 @@ def begin(typed: str) -> None:
     """Check the words as the command does, in a sweep those of its first arm."""
     command, *words = typed.split()
     name, check_config = COMMANDS[command]
-    check_config(composed(name, [word for word in arrange_words(words, name) if word != "-m"]))
-
-
-def composed(name: str, overrides: list[str]) -> DictConfig:
+    overrides = [word for word in arrange_words(words, name) if word != "-m"]
     parsed = OverridesParser.create().parse_overrides(overrides)
     swept = [override.is_sweep_override() for override in parsed]
     first = [word.partition(",")[0] if several else word for word, several in zip(overrides, swept, strict=True)]
@@ -53,7 +50,7 @@ def composed(name: str, overrides: list[str]) -> DictConfig:
     except (HydraException, OmegaConfBaseException) as error:
         raise UsageError(one_line(error)) from error
     cfg.overrides = first
-    return cfg
+    check_config(cfg)
 
 
 @pytest.mark.parametrize("typed", [*ANSWERS])
@@ -72,26 +69,25 @@ def test_options_may_stand_anywhere() -> None:
     assert arrange_words(["-sc", "install=bash"], "config") == ["-sc", "install=bash"]
 
 
-@pytest.mark.parametrize(
-    ("words", "line"),
-    [
+def test_words_that_contradict_each_other_or_do_nothing_are_refused() -> None:
+    for words, line in (
         (["seed=1", "seed=2"], "seed=1 seed=2: seed is set twice; expected it once"),
         (["+x=1", "++x=2"], "+x=1 ++x=2: x is set twice; expected it once"),
         (["-m", "rnn=lstm,gru", "--cfg", "job"], "--multirun and --cfg: expected one of them"),
         (["hydra.sweep.dir=/x"], "hydra.sweep.dir=/x: nothing is written there; expected outputs=<folder>"),
-    ],
-)
-def test_words_that_contradict_each_other_or_do_nothing_are_refused(words: list[str], line: str) -> None:
-    with pytest.raises(UsageError) as refused:
-        arrange_words(words, "config")
-    assert str(refused.value) == line
+    ):
+        with pytest.raises(UsageError) as refused:
+            arrange_words(words, "config")
+        assert str(refused.value) == line
     assert arrange_words(["seed=1", "seeds=1"], "config") == ["seed=1", "seeds=1"]
 
 
-@pytest.mark.parametrize("value", ["/my data (v1), ż", "a=b", "it's", "a(b", 'a"b c'])
-def test_a_value_that_hydra_cannot_read_comes_with_its_spelling(value: str) -> None:
-    with pytest.raises(UsageError) as refused:
-        compose(CONF, [f"data.root={value}"], name="config", folder=None)
-    begin, spelling = str(refused.value).split(": Hydra cannot read this value; to pass it as text, quote it twice: ")
-    assert begin == f"data.root={value}"
-    assert compose(CONF, shlex.split(spelling), name="config", folder=None).data.root == value
+def test_a_value_that_hydra_cannot_read_comes_with_its_spelling() -> None:
+    for value in ("/my data (v1), ż", "a=b", "it's", "a(b", 'a"b c'):
+        with pytest.raises(UsageError) as refused:
+            compose(CONF, [f"data.root={value}"], name="config", folder=None)
+        begin, spelling = str(refused.value).split(
+            ": Hydra cannot read this value; to pass it as text, quote it twice: "
+        )
+        assert begin == f"data.root={value}"
+        assert compose(CONF, shlex.split(spelling), name="config", folder=None).data.root == value

@@ -1,6 +1,9 @@
-"""Audio files of odd formats and several channels: the right samples, and what is said of them."""
+"""Audio files: the right samples, and what is said of odd ones; alphabets."""
 
+import itertools
 import json
+import operator
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,9 +12,11 @@ import pytest
 import soundfile
 
 from asr_ablations.data import audio
+from asr_ablations.data.alphabet import Letters, shortest_path, shortest_paths
 from asr_ablations.data.audio import AudioError
 from asr_ablations.data.description import content_hash
 from asr_ablations.data.recording_cache import cache_key
+from asr_verdicts.errors import UsageError
 from tests.helpers.support import component
 
 TIMES = np.arange(32000) / 16000
@@ -36,27 +41,24 @@ def test_a_part_of_any_format_is_what_was_written(
     assert np.abs(part - INT16 * LEFT[first : first + 8000])[320:].max() <= tolerance
 
 
-@pytest.mark.parametrize(("share", "refused"), [(0.0, False), (0.009, False), (0.011, True), (1.0, True)])
-def test_floating_point_audio_in_other_units_is_refused(tmp_path: Path, share: float, refused: bool) -> None:
-    values = np.where(np.arange(32000) < 32000 * share, 3400.0, LEFT)
-    soundfile.write(tmp_path / "a.wav", values, 16000, subtype="FLOAT")
-    if not refused:
-        assert audio.read(tmp_path / "a.wav", 0.0, 2.0).max() == (32767 if share else round(INT16 * 0.5))
-        return
-    with pytest.raises(AudioError, match=rf"beyond full scale: peak 3400\.0, {100 * share:.1f} % of samples"):
-        audio.read(tmp_path / "a.wav", 0.0, 2.0)
+def test_floating_point_audio_in_other_units_is_refused(tmp_path: Path) -> None:
+    for share, refused in ((0.0, False), (0.009, False), (0.011, True), (1.0, True)):
+        values = np.where(np.arange(32000) < 32000 * share, 3400.0, LEFT)
+        soundfile.write(tmp_path / "a.wav", values, 16000, subtype="FLOAT")
+        if refused:
+            with pytest.raises(AudioError, match=rf"beyond full scale: peak 3400\.0, {100 * share:.1f} % of samples"):
+                audio.read(tmp_path / "a.wav", 0.0, 2.0)
+        else:
+            assert audio.read(tmp_path / "a.wav", 0.0, 2.0).max() == (32767 if share else round(INT16 * 0.5))
 
 
-def test_channels_are_averaged_unless_one_is_named(tmp_path: Path) -> None:
+def test_channels_are_averaged_unless_one_is_named_and_if_they_cancel_out_not_called_silence(tmp_path: Path) -> None:
+    """A lossy format leaves something of channels that cancel out."""
     soundfile.write(tmp_path / "a.wav", np.stack([LEFT, RIGHT], axis=1), 16000)
     for channel, expected in {audio.AVERAGED: (LEFT + RIGHT) / 2, 0: LEFT, 1: RIGHT}.items():
         assert np.abs(audio.read(tmp_path / "a.wav", 0.5, 1.0, channel) - INT16 * expected[8000:24000]).max() <= 2
     with pytest.raises(AudioError, match="wrong channel: 2 of 2; the first channel is 0"):
         audio.read(tmp_path / "a.wav", 0.0, 1.0, 2)
-
-
-def test_channels_that_cancel_out_are_not_called_silence(tmp_path: Path) -> None:
-    """A lossy format leaves something of them."""
     for name, options in {"a.wav": {}, "a.ogg": {"format": "OGG", "subtype": "VORBIS"}}.items():
         soundfile.write(tmp_path / name, np.stack([LEFT, -LEFT], axis=1), 16000, **options)
         with pytest.raises(AudioError, match=r"channels cancel out: .*in a manifest, `channel` selects one"):
@@ -84,8 +86,101 @@ def test_a_channel_is_read_from_manifests_and_segments_and_is_a_part_of_the_cont
     assert len({content_hash(x) for x in variants}) == len({cache_key(x, "m") for x in variants}) == 3
 
 
-def test_half_of_a_sphere_file_is_truncated(tmp_path: Path) -> None:
+def test_foreign_characters_are_found_and_not_encoded_and_no_alphabet_is_empty_or_doubled() -> None:
+    for characters in ("aba", "", "  "):
+        with pytest.raises(UsageError, match=f"{characters!r}: expected"):
+            Letters(characters)
+    assert Letters("ab").foreign("añ b3ñ") == [" ", "3", "ñ"]
+    assert Letters("ab").foreign("") == Letters("ab").foreign("baab") == []
+    with pytest.raises(KeyError, match="c"):
+        Letters("ab").encode("abc")
+    labels, counts = Letters("ab").encode_all(["ab", "", "b\U0001f600`c"])
+    assert labels.tolist() == [1, 2, 2, -1, -1, -1]
+    assert counts.tolist() == [2, 0, 4]
+
+
+@pytest.mark.parametrize("separation", [None, "_"])
+def test_many_texts_are_encoded_as_each_alone(separation: str | None) -> None:
+    alphabet = Letters.with_separation("abż ", separation)
+    texts = ["".join(letters) for n in range(5) for letters in itertools.product("abż", repeat=n)]
+    labels, counts = alphabet.encode_all(texts)
+    expected = [alphabet.encode(text) for text in texts]
+    assert [part.tolist() for part in np.split(labels, counts.cumsum())[:-1]] == expected
+    least = [len(one) + sum(map(operator.eq, one, one[1:])) for one in expected]
+    assert shortest_paths(labels, counts).tolist() == [shortest_path(one) for one in expected] == least
+    assert [array.size for array in alphabet.encode_all([])] == [0, 0]
+
+
+def written(path: Path, samples: np.ndarray, rate: int = 16000) -> Path:
+    soundfile.write(path, samples, rate, subtype="PCM_16")
+    return path
+
+
+def noise(*shape: int) -> np.ndarray:
+    return np.random.default_rng(0).integers(-20000, 20000, size=shape).astype(np.int16)
+
+
+def test_samples_come_as_they_were_written_and_full_scale_does_not_wrap_when_resampled(tmp_path: Path) -> None:
+    samples = noise(5000)
+    path = written(tmp_path / "a.flac", samples)
+    assert audio.duration(path) == 5000 / 16000
+    result = audio.read(path, 0.0, 5000 / 16000)
+    assert result.dtype == np.int16
+    np.testing.assert_array_equal(result, samples)
+    np.testing.assert_array_equal(audio.read(path, 1000 / 16000, 250 / 16000), samples[1000:1250])
+    square = np.where(np.arange(8000) % 40 < 20, 32767, -32768).astype(np.int16)
+    result = audio.read(written(tmp_path / "a.wav", square, 8000), 0.0, 1.0).astype(int)
+    middle = result[20:40:2][3:7]
+    assert np.abs(np.diff(result)).max() < 65536
+    assert (middle > 25000).all() or (middle < -25000).all()
+
+
+def test_unreadable_files_are_named(tmp_path: Path) -> None:
+    path = tmp_path / "broken.flac"
+    for content in (None, b"", b"RIFF no audio"):
+        if content is not None:
+            path.write_bytes(content)
+        for call in (lambda: audio.duration(path), lambda: audio.read(path, 0.0, 1.0)):
+            with pytest.raises(UsageError, match=r"cannot read audio .*broken.flac"):
+                call()
+
+
+def test_files_with_less_than_their_header_promises_or_of_no_length_are_refused(tmp_path: Path) -> None:
+    """libsndfile shortens a length by itself, and the rest would be taken for the whole."""
+    path = written(tmp_path / "a.wav", noise(5000))
+    whole = path.read_bytes()
+    path.write_bytes(whole[:6000])
+    with pytest.raises(AudioError, match=f"truncated audio: {6000 - 44} of 10000 bytes"):
+        audio.header(path)
+    ten_hours = (10 * 3600 * 16000 * 2).to_bytes(4, "little")
+    path.write_bytes(whole[:40] + ten_hours + whole[44:])
+    with pytest.raises(AudioError, match="truncated audio"):
+        audio.header(path)
+    path.write_bytes(whole[:40] + b"\xff" * 4 + whole[44:])  # as a stream is written, whose end nobody knew
+    assert audio.header(path) == (5000, 16000)
+    path = written(tmp_path / "a.flac", noise(5000))
+    content = bytearray(path.read_bytes())
+    content[21] &= 0xF0
+    content[22:26] = bytes(4)
+    path.write_bytes(content)
+    with pytest.raises(AudioError, match="unknown length"):
+        audio.header(path)
     soundfile.write(tmp_path / "a.wav", LEFT, 16000, format="NIST", subtype="PCM_16")
     (tmp_path / "a.wav").write_bytes((tmp_path / "a.wav").read_bytes()[: 1024 + 32000])
     with pytest.raises(AudioError, match="truncated audio: 16000 of 32000 samples"):
         audio.header(tmp_path / "a.wav")
+
+
+def test_rates_and_channels_are_known_before_anything_is_decoded(tmp_path: Path) -> None:
+    for rate, channels, words in ((3999, 1, "3999 Hz"), (1_000_000, 1, "Hz"), (16000, 65, "65 ch")):
+        with pytest.raises(AudioError, match=f"unreadable audio: .*{words}"):
+            audio.header(written(tmp_path / "a.wav", noise(100, channels), rate))
+
+
+def test_names_that_are_no_text_and_pipes_are_faults_of_a_file(tmp_path: Path) -> None:
+    name = os.fsdecode(b"\xff.wav")
+    assert audio.header(written(tmp_path / "a.wav", noise(100)).rename(tmp_path / name)) == (100, 16000)
+    os.mkfifo(tmp_path / "pipe.wav")
+    for path in (tmp_path / "pipe.wav", Path("a\0b.wav"), Path("\ud800.wav"), Path("x" * 5000)):
+        with pytest.raises(AudioError):
+            audio.header(path)

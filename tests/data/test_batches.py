@@ -32,36 +32,25 @@ def items(lengths: list[int]) -> list[Item]:
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("lengths", [[5, 0, 9, 1], [1], [0, 0]])
-def test_waveforms_are_padded_with_zeros(lengths: list[int]) -> None:
-    batch = collate(drawn := items(lengths))
-    expected = np.zeros((len(lengths), max(lengths)), dtype=np.float32)
-    for row, (samples, *_) in enumerate(drawn):
-        expected[row, : len(samples)] = samples / 32768
-    np.testing.assert_array_equal(batch.waveforms().numpy(), expected)
-    assert batch.lengths.tolist() == lengths
-
-
-def test_targets_are_concatenated() -> None:
+def test_waveforms_are_padded_with_zeros_and_targets_concatenated() -> None:
+    for lengths in ([5, 0, 9, 1], [1], [0, 0]):
+        batch = collate(drawn := items(lengths))
+        expected = np.zeros((len(lengths), max(lengths)), dtype=np.float32)
+        for row, (samples, *_) in enumerate(drawn):
+            expected[row, : len(samples)] = samples / 32768
+        np.testing.assert_array_equal(batch.waveforms().numpy(), expected)
+        assert batch.lengths.tolist() == lengths
     batch = collate(items([5, 0, 9, 1]))
     texts = [LETTERS.decode(part.tolist()) for part in batch.targets.split(batch.target_lengths.tolist())]
     assert texts == batch.texts == ["ab", "", "cab", "a"]
     assert batch.ids == ["u-0", "u-1", "u-2", "u-3"]
     assert len(batch) == 4
-
-
-@pytest.mark.parametrize(("lengths", "share"), [([4, 4], 0.0), ([10, 0, 5, 5], 1 / 2), ([0, 0], 0.0)])
-def test_padding_is_the_share_of_zeros_added(lengths: list[int], share: float) -> None:
-    padding = collate(items(lengths)).padding()
-    assert 0 <= padding <= 1
-    if max(lengths):
-        assert padding == pytest.approx(share)
-
-
-def test_moving_keeps_the_lengths_on_the_cpu() -> None:
+    for lengths, share in (([4, 4], 0.0), ([10, 0, 5, 5], 1 / 2)):
+        assert collate(items(lengths)).padding() == pytest.approx(share), "the share of zeros added"
+    assert 0 <= collate(items([0, 0])).padding() <= 1
     moved = collate(items([5, 2])).to(torch.device("meta"))
     assert [moved.audio.device.type, moved.targets.device.type] == ["meta", "meta"]
-    assert [moved.lengths.tolist(), moved.target_lengths.tolist()] == [[5, 2], [2, 0]]
+    assert [moved.lengths.tolist(), moved.target_lengths.tolist()] == [[5, 2], [2, 0]], "lengths stay on the CPU"
 
 
 class Listed(Corpus):
@@ -85,24 +74,16 @@ class Listed(Corpus):
         return Utterances.convert(self.find(split))
 
 
-def corpus(**splits: list[Utterance]) -> Corpus:
-    return Listed(splits)
-
-
-OPTIONS: dict[str, Any] = {
-    "batch_count": 2, "batch_seconds": None, "seed": 0, "augment_seed": 0, "workers": 0,
-    "cache": component("cache", "none"), "augment": component("augment", "none"),
-}  # fmt: skip
-
-
 def data(frames: int, options: dict[str, Any] = {}, **splits: list[Utterance]) -> SpeechData:  # noqa: B006
     """With a model of `frames` output frames a second."""
-
-    def output_frames(samples: torch.Tensor) -> torch.Tensor:
-        return samples * frames // 16000
-
+    given = {
+        "batch_count": 2, "batch_seconds": None, "seed": 0, "augment_seed": 0, "workers": 0,
+        "cache": component("cache", "none"), "augment": component("augment", "none"), **options,
+    }  # fmt: skip
     order = component("order", "shuffled")
-    return SpeechData(corpus(**splits), LETTERS, order, output_frames, **{**OPTIONS, **options})
+    speech = SpeechData(Listed(splits), LETTERS, order, lambda samples: samples * frames // 16000, **given)
+    speech.setup()
+    return speech
 
 
 ONE = [utterance("short", "abcdef", 0.5), utterance("enough", "abcde", 0.5)]
@@ -111,9 +92,8 @@ TWO = [utterance("repeats", "aaa", 0.4), utterance("fits", "aab", 0.4), utteranc
 
 def test_a_test_set_in_validation_is_named(caplog: pytest.LogCaptureFixture) -> None:
     """By its recordings, whatever its name: one of the two utterances of `test` is in `dev`."""
-    speech = data(100, one=ONE, dev=TWO[:2], test=TWO[1:])
     with caplog.at_level(logging.WARNING):
-        speech.setup()
+        data(100, one=ONE, dev=TWO[:2], test=TWO[1:])
     assert caplog.messages[2:] == [  # behind what is said of the one speaker
         "1 of 2 utterances of test are also in a validation set, which steers training: "
         "error rates on this test set are too optimistic"
@@ -121,20 +101,20 @@ def test_a_test_set_in_validation_is_named(caplog: pytest.LogCaptureFixture) -> 
 
 
 def test_evaluation_has_every_utterance_once_and_the_longest_first() -> None:
-    durations = [0.3, 0.9, 0.1, 0.5, 0.7]
-    speech = data(100, one=ONE, dev=[utterance(f"u-{d}", "a", d) for d in durations])
-    speech.setup()
-    batches = list(speech.evaluation_dataloader("dev").batch_sampler)
-    assert [[durations[i] for i in batch] for batch in batches] == [[0.9, 0.7], [0.5, 0.3], [0.1]]
+    """Seconds of a batch include its padding."""
+    seconds = {"batch_count": None, "batch_seconds": 1.0}
+    for options, expected in (({}, [[0.9, 0.7], [0.5, 0.3], [0.1]]), (seconds, [[0.9], [0.7], [0.5, 0.3], [0.1]])):
+        durations = [0.3, 0.9, 0.1, 0.5, 0.7]
+        speech = data(100, options, one=ONE, dev=[utterance(f"u-{d}", "a", d) for d in durations])
+        batches = list(speech.evaluation_dataloader("dev").batch_sampler)
+        assert [[durations[i] for i in batch] for batch in batches] == expected
 
 
 def test_descriptions_distinguish_contents() -> None:
     """Hours, speakers, words, and a hash that any change of a set changes but not its order."""
 
     def described(*utterances: Utterance) -> dict[str, Any]:
-        speech = data(100, one=ONE, dev=list(utterances))
-        speech.setup()
-        description: dict[str, Any] = speech.describe()["sets"]["dev"]
+        description: dict[str, Any] = data(100, one=ONE, dev=list(utterances)).describe()["sets"]["dev"]
         return description
 
     a, b = utterance("a", "ab cd", 1.5), utterance("b", "ab", 0.3)
@@ -150,13 +130,4 @@ def test_a_batch_that_cannot_hold_the_longest_utterance_is_refused() -> None:
     seconds = {"batch_count": None, "batch_seconds": 0.45}
     message = r"batch\.seconds=0\.45: expected 0\.5 or more, the duration of the longest utterance, enough"
     with pytest.raises(UsageError, match=message):
-        data(100, seconds, one=ONE[1:], two=TWO).setup()
-
-
-def test_evaluation_batches_in_seconds_include_their_padding() -> None:
-    durations = [0.3, 0.9, 0.1, 0.5, 0.7]
-    seconds = {"batch_count": None, "batch_seconds": 1.0}
-    speech = data(100, seconds, one=ONE, dev=[utterance(f"u-{d}", "a", d) for d in durations])
-    speech.setup()
-    batches = list(speech.evaluation_dataloader("dev").batch_sampler)
-    assert [[durations[i] for i in batch] for batch in batches] == [[0.9], [0.7], [0.5, 0.3], [0.1]]
+        data(100, seconds, one=ONE[1:], two=TWO)

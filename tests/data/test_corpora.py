@@ -40,7 +40,7 @@ def test_librispeech_reads_what_the_files_say() -> None:
         assert (u.audio.stem, u.offset, u.id.split("-")[0]) == (u.id, 0.0, u.speaker)
 
 
-def test_an4_holds_speakers_out() -> None:
+def test_an4_holds_speakers_out_and_its_folds_test_every_speaker_once() -> None:
     """README of the shared data: 948 training utterances of 74 speakers, 65 test utterances of 5 others."""
     corpus = component("data", "an4", root=str(shared_data("an4")), held_out=7)
     corpus.prepare()
@@ -52,9 +52,6 @@ def test_an4_holds_speakers_out() -> None:
     assert not speakers["train"] & speakers["dev"]
     assert not (speakers["train"] | speakers["dev"]) & speakers["test"]
     assert max(Counter(u.id for split in sets.values() for u in split).values()) == 1
-
-
-def test_an4s_folds_test_every_speaker_once_and_train_on_no_test_speaker() -> None:
     tested: Counter[str] = Counter()
     for fold in range(4):
         corpus = component("data", "an4", root=str(shared_data("an4")), fold=fold, folds=4)
@@ -65,18 +62,12 @@ def test_an4s_folds_test_every_speaker_once_and_train_on_no_test_speaker() -> No
         assert sum(len(corpus.read(name)) for name in speakers) == 948 + 65
         tested.update(speakers["test"])
     assert len(tested) == tested.total() == 79
-
-
-@pytest.mark.parametrize(
-    ("keys", "line"),
-    [
+    for keys, line in (
         ({"fold": 4, "folds": 4}, "data.fold=4: expected null or 0 to 3, one of data.folds=4"),
         ({"fold": 0, "folds": 80}, "data.folds=80: expected 2 to 79, of 79 speakers"),
-    ],
-)
-def test_a_fold_that_there_is_not_is_one_line(keys: dict[str, int], line: str) -> None:
-    with pytest.raises(UsageError, match=line):
-        component("data", "an4", root=str(shared_data("an4")), **keys).read("test")
+    ):
+        with pytest.raises(UsageError, match=line):
+            component("data", "an4", root=str(shared_data("an4")), **keys).read("test")
 
 
 def test_speechocean762_is_read_from_its_kaldi_directories() -> None:
@@ -94,21 +85,13 @@ def test_speechocean762_is_read_from_its_kaldi_directories() -> None:
     assert not any(u.fault for utterances in sets.values() for u in utterances)
 
 
-@pytest.mark.parametrize(
-    ("name", "splits"),
-    [
-        ("clean100", ["train-clean-100"]),
-        (["clean460", "train-other-500"], ["train-clean-100", "train-clean-360", "train-other-500"]),
-    ],
-)
-def test_named_training_sets_are_the_thesiss(name: str | list[str], splits: list[str]) -> None:
+def test_named_training_sets_are_the_thesiss_and_missing_ones_end_in_the_command_that_prepares_them(
+    tmp_path: Path,
+) -> None:
     """Ambroszczyk2019 §2.8; dev and test stay four sets."""
-    corpus = component("data", "librispeech", train=name)
-    assert corpus.train == splits
+    corpus = component("data", "librispeech", train=["clean460", "train-other-500"])
+    assert corpus.train == ["train-clean-100", "train-clean-360", "train-other-500"]
     assert corpus.validation + corpus.test == ["dev-clean", "dev-other", "test-clean", "test-other"]
-
-
-def test_missing_data_end_in_the_command_that_prepares_them(tmp_path: Path) -> None:
     with pytest.raises(UsageError) as error:
         component("data", "librispeech", root=str(tmp_path), train="clean460").prepare()
     command = f"python src/prepare.py data=librispeech data.root={tmp_path} data.train=clean460 "
@@ -116,16 +99,12 @@ def test_missing_data_end_in_the_command_that_prepares_them(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("name", delivered())
-def test_every_corpus_that_is_not_there_names_its_own_prepare_command(name: str, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=rf"python src/prepare\.py data={name} data\.root={tmp_path} ") as error:
-        component("data", name, root=str(tmp_path)).prepare()
-    assert "\n" not in str(error.value)
-
-
-@pytest.mark.parametrize("name", delivered())
 def test_every_corpus_reads_what_it_writes(name: str, tiny_corpus: Path, tmp_path: Path) -> None:
     beside = [word for word in hints(f"data={name}").get("beside", ()) if "<" not in word]
     corpus = build(compose(f"data={name}", f"data.root={tmp_path / 'corpus'}", *beside).data)
+    with pytest.raises(UsageError, match=rf"python src/prepare\.py data={name} data\.root={tmp_path}/corpus ") as error:
+        corpus.prepare()
+    assert "\n" not in str(error.value)
     lay_out(corpus, tiny_corpus)
     corpus.prepare()
     tones = librispeech(tiny_corpus, train=["train"], validation=["dev"], test=["test"])
@@ -141,17 +120,6 @@ def spoken(corpus: Any, splits: list[str]) -> list[tuple[Any, ...]]:
     return sorted((u.speaker, u.text, u.duration, u.content, u.fault) for u in utterances)
 
 
-@pytest.mark.parametrize(
-    ("key", "value", "message"),
-    [
-        ("max_evaluated_seconds", 0, "above 0"), ("on_bad", "ignore", "stop, skip"), ("validation", [], "at least one"),
-    ],
-)  # fmt: skip
-def test_wrong_values_are_named_with_the_choices(key: str, value: Any, message: str) -> None:
-    with pytest.raises(UsageError, match=rf"data\.{key}=.*expected .*{message}"):
-        component("data", "librispeech", **{key: value})
-
-
 def chapter(root: Path, transcripts: str) -> Path:
     folder = root / "1" / "2"
     folder.mkdir(parents=True)
@@ -165,29 +133,19 @@ def faults(root: Path) -> dict[str, str]:
     return {u.id: u.fault for u in corpus.read(root.name)}
 
 
-def test_a_missing_flac_is_named(tmp_path: Path) -> None:
-    chapter(tmp_path, "\n1-2-0000 A WORD\n")
-    assert re.match(r"missing file: .*1-2-0000\.flac", faults(tmp_path)["1-2-0000"])
-
-
-def test_audio_without_a_transcript_is_not_passed_over(tmp_path: Path) -> None:
-    folder = chapter(tmp_path, "1-2-0000 A\n")
+def test_a_missing_flac_audio_without_a_transcript_and_an_empty_folder_are_named(tmp_path: Path) -> None:
+    folder = chapter(tmp_path / "split", "\n1-2-0000 A\n1-2-0002 A WORD\n")
     for id_ in ("1-2-0000", "1-2-0001"):
         soundfile.write(folder / f"{id_}.flac", [0.1] * 1600, 16000)
-    reasons = faults(tmp_path)
+    reasons = faults(tmp_path / "split")
     assert reasons["1-2-0000"] == ""
     assert reasons["1-2-0001"].startswith("audio without a transcript")
-
-
-@pytest.mark.parametrize("transcripts", [None, "\n\n"])
-def test_an_empty_folder_is_refused(tmp_path: Path, transcripts: str | None) -> None:
-    if transcripts is not None:
-        chapter(tmp_path, transcripts)
-    with pytest.raises(UsageError, match=f"no utterances in {tmp_path}"):
-        list_folder(tmp_path)
-
-
-NOBODY = 65534
+    assert re.match(r"missing file: .*1-2-0002\.flac", reasons["1-2-0002"])
+    (tmp_path / "empty").mkdir()
+    chapter(tmp_path / "blank", "\n\n")
+    for name in ("empty", "blank"):
+        with pytest.raises(UsageError, match=f"no utterances in {tmp_path / name}"):
+            list_folder(tmp_path / name)
 
 
 def test_a_folder_that_cannot_be_read_is_an_error_and_not_an_empty_one() -> None:
@@ -200,16 +158,12 @@ def test_a_folder_that_cannot_be_read_is_an_error_and_not_an_empty_one() -> None
         closed.mkdir(mode=0o000)
         user = os.geteuid()
         try:
-            os.seteuid(user or NOBODY)
+            os.seteuid(user or 65534)
             with pytest.raises(UsageError, match=f"cannot read the folder {closed}: Permission denied"):
                 faults(root)
         finally:
             os.seteuid(user)
             closed.chmod(0o700)
-
-
-def mls(root: Path, **options: Any) -> Any:
-    return component("data", "mls", root=str(root), **options)
 
 
 def test_mls_takes_opus_and_names_lines_without_an_id(tmp_path: Path) -> None:
@@ -218,7 +172,7 @@ def test_mls_takes_opus_and_names_lines_without_an_id(tmp_path: Path) -> None:
     tone = 0.3 * np.sin(np.arange(16000) / 5)
     soundfile.write(folder / "10_20_000001.opus", tone, 16000, format="OGG", subtype="OPUS")
     (tmp_path / "train" / "transcripts.txt").write_text("10_20_000001\tjeden\nbez numeru\n10_20_000002\tdwa\n")
-    utterances = {u.id: u for u in mls(tmp_path, ending="opus").read("train")}
+    utterances = {u.id: u for u in component("data", "mls", root=str(tmp_path), ending="opus").read("train")}
     assert utterances["10_20_000001"].fault == ""
     assert utterances["10_20_000001"].duration == pytest.approx(1.0)
     assert utterances["train/transcripts.txt:2"].fault.startswith("no id: 'bez numeru'")
@@ -232,15 +186,14 @@ def test_checksums_of_librispeech_are_torchaudios() -> None:
     assert {f"{download.address}/{split}.tar.gz": sha for split, sha in download.sha256.items()} == _CHECKSUMS
 
 
-TEXT = "zażółć gęślą jaźń and so on " * 6
 LISTED = [
-    Utterance(f"u-{i}", "s" * (i % 3), Path(f"/a/{name}.flac"), i / 7, 1.5 * i, TEXT[:i], "c" * (i % 2),
+    Utterance(f"u-{i}", "s" * (i % 3), Path(f"/a/{name}.flac"), i / 7, 1.5 * i, "zażółć gęślą jaźń"[:i], "c" * (i % 2),
               "x: y" * (i == 3), "voice a" * (i == 5))
     for i, name in enumerate(["a", "b", "ż", "no utf-8 \udcff", "e", "f", "g"])
 ]  # fmt: skip
 
 
-def test_columns_hold_what_a_list_holds() -> None:
+def test_columns_hold_what_a_list_holds_and_are_joined_and_replaced() -> None:
     utterances = Utterances.convert(LISTED)
     assert [*utterances] == LISTED
     assert utterances == LISTED
@@ -255,10 +208,6 @@ def test_columns_hold_what_a_list_holds() -> None:
     assert utterances.has("fault").tolist() == [bool(u.fault) for u in LISTED]
     assert Utterances.convert([]) == []
     assert Utterances.join([]) == []
-
-
-def test_parts_are_joined_and_some_replaced() -> None:
-    utterances = Utterances.convert(LISTED)
     joined = Utterances.join([utterances[4:], Utterances.convert([]), utterances[:2]])
     expected = [*LISTED[4:], *LISTED[:2]]
     assert joined == expected

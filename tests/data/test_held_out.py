@@ -31,36 +31,25 @@ def utterance(content: str, begin: float, end: float, **more: Any) -> Utterance:
                      duration=end - begin, content=content)  # fmt: skip
 
 
-TRAINED = [
-    utterance("a", 0, 2), utterance("a", 4, 60), utterance("a", 5, 6), utterance("b", 3, 4, channel=0),
-    utterance("c", 0, 1.5),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    ("spoken", "shared"),
-    [
+def test_shared_audio_speakers_and_sentences_are_counted() -> None:
+    trained = [
+        utterance("a", 0, 2), utterance("a", 4, 60), utterance("a", 5, 6), utterance("b", 3, 4, channel=0),
+        utterance("c", 0, 1.5),
+    ]  # fmt: skip
+    spoken = [
         (utterance("a", 0, 2), True), (utterance("a", 1.9, 2.5), True),
         (utterance("a", 2, 4), False), (utterance("a", 1.97, 4.03), False), (utterance("a", 50, 51), True),
         (utterance("a", 0.5, 0.52), True), (utterance("a", 60, 61), False), (utterance("d", 0, 2), False),
         (utterance("b", 3, 4, channel=1), False), (utterance("b", 3, 4, channel=0), True),
         (utterance("b", 3, 4), True), (utterance("a", 0, 2, channel=1), True), (utterance("b", 0, 3), False),
-    ],
-)  # fmt: skip
-def test_audio_is_shared_where_times_of_one_content_overlap(spoken: Utterance, shared: bool) -> None:
-    others = [utterance("0", 0, 9), utterance("z", 0, 9, channel=1), spoken]
-    assert shares_audio(Utterances.convert(others), Utterances.convert(TRAINED)).tolist() == [False, False, shared]
-
-
-def test_shared_speakers_and_sentences_are_counted() -> None:
+        (utterance("0", 0, 9), False), (utterance("z", 0, 9, channel=1), False),
+    ]  # fmt: skip
+    shared = shares_audio(Utterances.convert([u for u, _ in spoken]), Utterances.convert(trained))
+    assert shared.tolist() == [expected for _, expected in spoken]
     trained = [utterance("a", 0, 1, speaker=x, text=f"to {x}") for x in ("anna", "bob", "")]
     tested = [utterance("b", 0, 1, speaker=x, text="to bob") for x in ("anna", "anna", "carl", "")]
     shared = in_training(Utterances.convert(tested), Utterances.convert(trained))
     assert shared == {"utterances": 0, "speakers": 1, "sentences": 4}
-
-
-def tone(path: Path, pitch: int) -> None:
-    soundfile.write(path, 0.3 * np.sin(np.arange(16000) / pitch), 16000)
 
 
 def write(path: Path, *lines: dict[str, Any]) -> None:
@@ -71,7 +60,7 @@ def write(path: Path, *lines: dict[str, Any]) -> None:
 def folder(tmp_path: Path) -> Path:
     """Of three test utterances one is a copy, one begins 0.01 s later; of their two speakers, one trains."""
     for number in range(4):
-        tone(tmp_path / f"{number}.wav", number + 3)
+        soundfile.write(tmp_path / f"{number}.wav", 0.3 * np.sin(np.arange(16000) / (number + 3)), 16000)
     shutil.copy(tmp_path / "0.wav", tmp_path / "copy.wav")
     write(tmp_path / "train.jsonl", *({"audio_filepath": f"{x}.wav", "speaker": "anna"} for x in (0, 1)))
     write(tmp_path / "dev.jsonl", {"audio_filepath": "2.wav", "speaker": "bob", "text": "a cab"})
@@ -110,25 +99,20 @@ def test_a_verdict_says_that_speakers_were_trained_on() -> None:
     assert warning in comparison.warnings
 
 
-@pytest.mark.parametrize(
-    ("options", "texts", "told"),
-    [
-        ({}, ["A cab.", "a bee.", "a"], "2 of 3 utterances of train contain '.': data.normalise=punctuation removes it,"
-                                        " alphabet=derived learns it"),
+def test_complaints_have_a_cause_and_a_way_out(folder: Path) -> None:
+    for options, texts, told in (
+        ({}, ["A cab.", "a bee.", "a"],
+         "2 of 3 utterances of train contain '.': data.normalise=punctuation removes it, alphabet=derived learns it"),
         ({}, ["ñu añ", "a"], "1 of 2 utterances of train contain 'u' 'ñ': alphabet=derived learns them"),
-        ({"normalise": "none"}, ["A", "a"], "1 of 2 utterances of train contain 'A': data.normalise=case makes it "
-                                            "lower case, alphabet=derived learns it"),
+        ({"normalise": "none"}, ["A", "a"],
+         "1 of 2 utterances of train contain 'A': data.normalise=case makes it lower case, alphabet=derived learns it"),
         ({"normalise": "punctuation"}, ["A cab.", "a, bee"], ""),
         ({}, ["", "a"], "1 of 2 utterances of train: empty transcript"),
-    ],
-)  # fmt: skip
-def test_complaints_have_a_cause_and_a_way_out(
-    folder: Path, options: dict[str, Any], texts: list[str], told: str
-) -> None:
-    write(folder / "train.jsonl", *({"audio_filepath": "0.wav", "text": x, "id": x or "0"} for x in texts))
-    corpus = component("data", "manifest", root=str(folder), **options)
-    found = complaints(judge(corpus, LETTERS, ["train"]), corpus, LETTERS)
-    assert [cause.text for cause in found] == [told] * bool(told)
+    ):  # fmt: skip
+        write(folder / "train.jsonl", *({"audio_filepath": "0.wav", "text": x, "id": x or "0"} for x in texts))
+        corpus = component("data", "manifest", root=str(folder), **options)
+        found = complaints(judge(corpus, LETTERS, ["train"]), corpus, LETTERS)
+        assert [cause.text for cause in found] == [told] * bool(told)
 
 
 def test_silence_without_a_text_may_be_tested_and_not_trained_on(folder: Path) -> None:

@@ -12,7 +12,6 @@ import pytest
 import soundfile
 
 from asr_ablations.components.data.librispeech import list_folder
-from asr_ablations.config.build import build
 from asr_ablations.data import audio
 from asr_ablations.data.utterances import Utterance
 from asr_verdicts.errors import UsageError
@@ -21,82 +20,24 @@ from tests.helpers.layouts import (
     make_cut,
     make_table,
     save_to_disk,
-    write_audio_folder,
-    write_common_voice,
-    write_cuts,
     write_parquet,
 )
-from tests.helpers.support import component, compose
+from tests.helpers.support import component
 
 
-def write_clips(root: Path, tones: Path) -> list[str]:
-    for split in ROLES.values():
-        write_common_voice(root / f"{split}.tsv", list_folder(tones / split))
-    return ["data=common_voice"]
-
-
-def write_manifests(root: Path, tones: Path) -> list[str]:
-    for split in ROLES.values():
-        write_cuts(root / f"{split}.jsonl.gz", list_folder(tones / split))
-    return ["data=lhotse"]
-
-
-HUGGINGFACE = ["data=huggingface", "data.validation=dev", "data.speaker_column=speaker_id"]
-
-
-def write_audio_folders(root: Path, tones: Path) -> list[str]:
-    for split in ROLES.values():
-        write_audio_folder(root / split, list_folder(tones / split))
-    return HUGGINGFACE
-
-
-def write_shards(root: Path, tones: Path) -> list[str]:
+def write_shards(root: Path, tones: Path) -> None:
     """Two files of each split in data/, as on the Hub."""
     for split in ROLES.values():
         utterances = list_folder(tones / split)
         half = len(utterances) // 2
         write_parquet(root / "data" / f"{split}-00000-of-00002.parquet", utterances[:half])
         write_parquet(root / "data" / f"{split}-00001-of-00002.parquet", utterances[half:])
-    return HUGGINGFACE
 
 
-def write_saved(root: Path, tones: Path) -> list[str]:
+def write_saved(root: Path, tones: Path) -> None:
     for split in ROLES.values():
         save_to_disk(root / split, list_folder(tones / split))
     (root / "dataset_dict.json").write_text(json.dumps({"splits": [*ROLES.values()]}))
-    return HUGGINGFACE
-
-
-LAYOUTS: dict[str, Callable[[Path, Path], list[str]]] = {
-    "common_voice": write_clips,
-    "lhotse": write_manifests,
-    "audio folder": write_audio_folders,
-    "Parquet of the Hub": write_shards,
-    "save_to_disk": write_saved,
-}
-"""Each writes the tones in a layout under a root, and returns the overrides that read them."""
-
-
-@pytest.mark.parametrize("name", LAYOUTS)
-def test_a_layout_is_read_as_librispeechs_and_subsets_are_drawn_by_speaker(
-    name: str, tiny_corpus: Path, tmp_path: Path
-) -> None:
-    layout = [*LAYOUTS[name](tmp_path, tiny_corpus), f"data.root={tmp_path}", "data.subset={hours: 0.0006, seed: 0}"]
-    corpus = build_corpus(layout)
-    assert 0 < len(corpus.read_set("train")) < len(corpus.read("train")) == 10
-    assert len({u.speaker for u in corpus.read("train")}) == 2
-    assert [*corpus.read_set("dev")] == [*corpus.read("dev")]
-    expected = [(u.id, u.speaker, u.text.casefold(), u.duration, u.content, "") for u in tones(tiny_corpus)]
-    result = [(u.id, u.speaker, u.text.strip("."), u.duration, u.content, u.fault) for u in corpus.read("train")]
-    assert result == expected
-    assert corpus.read("train")[0].text.islower()
-    assert build_corpus([*layout, "data.normalise=none"]).read("train")[0].text.isupper()
-
-
-def build_corpus(overrides: list[str]) -> Any:
-    corpus = build(compose(*overrides).data)
-    corpus.prepare()
-    return corpus
 
 
 TONE = 0.3 * np.sin(np.arange(16000) / 5)
@@ -114,7 +55,7 @@ def read(corpus: Any, split: str = "train") -> list[Utterance]:
     return [*corpus.read(split)]
 
 
-def test_common_voice_is_read_with_its_quotes_speakers_and_converted_clips(tmp_path: Path) -> None:
+def test_common_voice_is_read_with_its_quotes_speakers_converted_clips_and_languages(tmp_path: Path) -> None:
     """A quote in a table is a character, also at the start of a field, and ends no line."""
     lines = [HEADER, 'abc\ta.mp3\t"One," he said\t2', 'abd\tb.mp3\t"Two\t2', "\ta.wav\tThree\t2"]
     corpus = common_voice(tmp_path, *lines, normalise="none")
@@ -128,9 +69,6 @@ def test_common_voice_is_read_with_its_quotes_speakers_and_converted_clips(tmp_p
     ]
     assert [u.duration for u in utterances[1:]] == [1.0, 1.0]
     assert utterances[0].duration == pytest.approx(1.0, abs=0.1)  # an encoder may pad the end of an MP3
-
-
-def test_tables_of_several_languages_are_told_apart(tmp_path: Path) -> None:
     for language in ("en", "pl"):
         (tmp_path / language).mkdir()
         common_voice(tmp_path / language, HEADER, f"abc\ta.mp3\t{language}\t2")
@@ -139,36 +77,24 @@ def test_tables_of_several_languages_are_told_apart(tmp_path: Path) -> None:
     assert [u.text for u in both.read_set("train")] == ["en", "pl"]
 
 
-@pytest.mark.parametrize(
-    ("lines", "message"),
-    [
+def test_a_wrong_table_of_common_voice_is_one_line_and_a_wrong_line_a_fault(tmp_path: Path) -> None:
+    for lines, message in (
         (
             ("client_id\tpath\ttext", "abc\ta.mp3\tOne"),
             "train.tsv:1: no column sentence: expected Common Voice's columns",
         ),
         ((HEADER,), "no utterances in "),
-    ],
-)
-def test_a_wrong_table_of_common_voice_is_one_line(tmp_path: Path, lines: tuple[str, ...], message: str) -> None:
-    with pytest.raises(UsageError) as error:
-        read(common_voice(tmp_path, *lines))
-    assert message in str(error.value)
-    assert "\n" not in str(error.value)
-
-
-@pytest.mark.parametrize(
-    ("line", "fault"),
-    [
-        ("abc\ta.mp3\tOne", "wrong number of columns: expected 4, found 3"),
-        ("abc\tb.mp3\tOne\t2", "missing file: "),
-        ("abc\t\tOne\t2", "unreadable audio: "),
-    ],
-)
-def test_a_wrong_line_of_common_voice_is_a_fault(tmp_path: Path, line: str, fault: str) -> None:
-    sound, bad = read(common_voice(tmp_path, HEADER, "abc\ta.mp3\tOne\t2", line))
+    ):
+        with pytest.raises(UsageError, match=message) as error:
+            read(common_voice(tmp_path, *lines))
+        assert "\n" not in str(error.value)
+    wrong = ("abc\ta.mp3\tOne", "abc\tb.mp3\tOne\t2", "abc\t\tOne\t2")
+    sound, *bad = read(common_voice(tmp_path, HEADER, "abc\ta.mp3\tOne\t2", *wrong))
     assert sound.fault == ""
-    assert bad.fault.startswith(fault)
-    assert "\n" not in bad.fault
+    faults = ("wrong number of columns: expected 4, found 3", "missing file: ", "unreadable audio: ")
+    for utterance, fault in zip(bad, faults, strict=True):
+        assert utterance.fault.startswith(fault)
+        assert "\n" not in utterance.fault
 
 
 def lhotse(root: Path, *cuts: dict[str, Any] | str, **options: Any) -> Any:
@@ -194,7 +120,7 @@ def a_cut(root: Path, changes: dict[str, Any] | None = None) -> dict[str, Any]:
     return cut
 
 
-def test_a_cut_is_a_part_of_a_channel_of_a_recording(tmp_path: Path) -> None:
+def test_cuts_may_be_parts_of_channels_or_have_a_file_for_each(tmp_path: Path) -> None:
     """Samples of the file itself: seconds 0.5 to 1.75 of the second channel."""
     part = {"start": 0.5, "duration": 1.25, "channel": 1}
     corpus = lhotse(tmp_path, a_cut(tmp_path, part), a_cut(tmp_path, {"id": "call-2", "start": 2.0, "duration": 1.0}))
@@ -204,9 +130,6 @@ def test_a_cut_is_a_part_of_a_channel_of_a_recording(tmp_path: Path) -> None:
     samples, _ = soundfile.read(tmp_path / "calls" / "call.wav", dtype="int16")
     heard = audio.read(first.audio, first.offset, first.duration, first.channel)
     np.testing.assert_array_equal(heard, samples[8000:28000, 1])
-
-
-def test_a_recording_may_have_a_file_for_each_channel(tmp_path: Path) -> None:
     cut = a_cut(tmp_path, {"channel": 4})
     soundfile.write(tmp_path / "calls" / "far.wav", np.tile(TONE, 3), 16000)
     cut["recording"]["sources"] = [
@@ -227,9 +150,8 @@ def test_without_speakers_a_recordings_cuts_are_one_unit(tmp_path: Path) -> None
     assert named.train == ["train"], "both extensions are no part of the name"
 
 
-@pytest.mark.parametrize(
-    ("changes", "fault"),
-    [
+def test_a_cut_that_cannot_be_used_is_a_fault(tmp_path: Path) -> None:
+    faults: list[tuple[dict[str, Any], str]] = [
         ({"type": "MixedCut"}, "wrong type of cut: expected MonoCut, found MixedCut"),
         ({"recording": None}, "no recording: the cut has only features"),
         ({"supervisions": [{}, {}]}, "wrong number of supervisions: expected 1 (trim_to_supervisions), found 2"),
@@ -239,20 +161,15 @@ def test_without_speakers_a_recordings_cuts_are_one_unit(tmp_path: Path) -> None
         ({"start": 2.0}, "beyond the end: "),
         ({"channel": 7}, "wrong channel: the recording has no channel 7"),
         ({"recording": {"id": "call"}}, "not a valid Lhotse cut: KeyError: 'sources'"),
-    ],
-)
-def test_a_cut_that_cannot_be_used_is_a_fault(tmp_path: Path, changes: dict[str, Any], fault: str) -> None:
-    sound, bad = read(lhotse(tmp_path, a_cut(tmp_path, {"id": "good"}), a_cut(tmp_path, changes)))
+    ]
+    sound, *bad = read(lhotse(tmp_path, a_cut(tmp_path), *(a_cut(tmp_path, changes) for changes, _ in faults)))
     assert sound.fault == ""
-    assert bad.fault.startswith(fault)
-    assert "\n" not in bad.fault
-
-
-def test_a_manifest_of_cuts_that_cannot_be_read_is_one_line(tmp_path: Path) -> None:
-    corpus = lhotse(tmp_path)
+    for utterance, (_, fault) in zip(bad, faults, strict=True):
+        assert utterance.fault.startswith(fault)
+        assert "\n" not in utterance.fault
     (tmp_path / "train.jsonl.gz").write_bytes(b"no gzip")
     with pytest.raises(UsageError, match=r"cannot read .*train\.jsonl\.gz: Not a gzipped file"):
-        read(corpus)
+        read(component("data", "lhotse", root=str(tmp_path)))
 
 
 def huggingface(root: Path, **options: Any) -> Any:
@@ -310,49 +227,36 @@ def test_metadata_in_json_lines_names_files_in_folders(tmp_path: Path) -> None:
     ]
 
 
-def lose_a_shard(root: Path, files: list[Utterance]) -> None:
-    write_parquet(root / "data" / "train-00000-of-00002.parquet", files)
-
-
-def write_metadata(name: str, text: str) -> Callable[[Path, list[Utterance]], None]:
-    def write(root: Path, files: list[Utterance]) -> None:
-        (root / "train").mkdir()
-        (root / "train" / name).write_text(text)
-
-    return write
-
-
-@pytest.mark.parametrize(
-    ("make", "options", "message"),
-    [
+def test_a_folder_of_datasets_that_cannot_be_read_is_one_line(tiny_corpus: Path, tmp_path: Path) -> None:
+    files = list_folder(tiny_corpus / "train")
+    missing = "train is missing: expected a folder of save_to_disk or .*src/prepare.py data=hugg"
+    no_column = "train.parquet: no column sentence: expected one of audio, speaker_id, text"
+    no_state, no_table = (
+        "state.json: expected what save_to_disk writes: TypeError",
+        "metadata.jsonl: expected a table with",
+    )
+    sentence = {"text_column": "sentence"}
+    cases: list[tuple[str, Callable[[Path], Any], dict[str, str], str]] = [
+        ("none", lambda path: None, {}, missing),
         (
-            lambda root, files: None,
+            "data/train-00000-of-00002.parquet",
+            lambda path: write_parquet(path, files),
             {},
-            "train is missing: expected a folder of save_to_disk or .*src/prepare.py data=hugg",
+            "data: 1 of 2 Parquet files of",
         ),
-        (lose_a_shard, {}, "data: 1 of 2 Parquet files of train: expected all"),
-        (
-            lambda root, files: write_parquet(root / "train.parquet", files),
-            {"text_column": "sentence"},
-            "train.parquet: no column sentence: expected one of audio, speaker_id, text",
-        ),
-        (lambda root, files: (root / "train.parquet").write_bytes(b"PAR1"), {}, "cannot read .*train.parquet: "),
-        (write_metadata("state.json", "[]"), {}, "state.json: expected what save_to_disk writes: TypeError"),
-        (write_metadata("metadata.jsonl", "[1]\n"), {}, "metadata.jsonl: expected a table with a header, or JSON "),
-    ],
-)
-def test_a_folder_of_datasets_that_cannot_be_read_is_one_line(
-    make: Callable[[Path, list[Utterance]], None],
-    options: dict[str, Any],
-    message: str,
-    tiny_corpus: Path,
-    tmp_path: Path,
-) -> None:
-    make(tmp_path, list_folder(tiny_corpus / "train"))
-    corpus = huggingface(tmp_path, validation="train", test="train", **options)
-    with pytest.raises(UsageError, match=message) as error:
-        read(corpus)
-    assert "\n" not in str(error.value)
+        ("train.parquet", lambda path: write_parquet(path, files), sentence, no_column),
+        ("train.parquet", lambda path: path.write_bytes(b"PAR1"), {}, "cannot read .*train.parquet: "),
+        ("train/state.json", lambda path: path.write_text("[]"), {}, no_state),
+        ("train/metadata.jsonl", lambda path: path.write_text("[1]\n"), {}, no_table),
+    ]
+    for number, (name, make, options, message) in enumerate(cases):
+        path = tmp_path / str(number) / name
+        path.parent.mkdir(parents=True)
+        make(path)
+        corpus = huggingface(tmp_path / str(number), validation="train", test="train", **options)
+        with pytest.raises(UsageError, match=message) as error:
+            read(corpus)
+        assert "\n" not in str(error.value)
 
 
 def test_rows_that_cannot_be_used_are_faults(tiny_corpus: Path, tmp_path: Path) -> None:

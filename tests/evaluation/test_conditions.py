@@ -7,11 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 import soundfile
-from hydra.errors import HydraException
 
 from asr_ablations.comparison.folders import compare_folders
 from asr_ablations.components.condition.telephone import Telephone
-from asr_ablations.config.build import build
 from asr_ablations.data.rooms import read_response, reverberate, simulate_response
 from asr_ablations.evaluation.evaluate import evaluate
 from asr_ablations.evaluation.sets import build_conditions
@@ -19,8 +17,8 @@ from asr_ablations.tools.random_streams import generator
 from asr_verdicts.design import Options
 from asr_verdicts.errors import UsageError
 from asr_verdicts.table_columns import rate_rows
-from tests.evaluation.test_evaluate import record_as_a_run, request
-from tests.helpers.support import composed_by_hydra, group_options
+from tests.evaluation.test_evaluate import evaluated, record_as_a_run, request
+from tests.helpers.support import group_options
 from tests.helpers.trained_runs import write_trained
 
 SECONDS = np.arange(16000) / 16000
@@ -52,6 +50,10 @@ def heard(condition: Any, id_: str = "a", samples: np.ndarray = SPEECH) -> np.nd
     return result
 
 
+def test_clean_is_the_plain_recording(sounds: Path) -> None:
+    assert chosen("clean", sounds) is None
+
+
 @pytest.mark.parametrize("name", [name for name in group_options("condition") if name != "clean"])
 def test_a_condition_keeps_length_and_type_and_changes_what_is_heard(name: str, sounds: Path) -> None:
     condition = chosen(name, sounds)
@@ -65,12 +67,6 @@ def test_a_condition_keeps_length_and_type_and_changes_what_is_heard(name: str, 
         assert reseeded.key != condition.key
         assert any(not np.array_equal(heard(condition), heard(condition, id_)) for id_ in "bcdef")
         assert any(not np.array_equal(heard(condition, id_), heard(reseeded, id_)) for id_ in "abcdef")
-
-
-def test_clean_is_the_plain_recording(sounds: Path) -> None:
-    assert chosen("clean", sounds) is None
-    node = composed_by_hydra(("conditions=clean",), "evaluation").condition.clean
-    assert build(node)(SPEECH, "a", np.random.default_rng()) is SPEECH
 
 
 def test_noise_has_its_ratio_and_falls_with_frequency(sounds: Path) -> None:
@@ -121,14 +117,11 @@ def test_a_telephone_lets_its_band_through_and_rounds_to_its_levels() -> None:
 
 def test_a_wrong_condition_is_one_line() -> None:
     for overrides, message in (
-        (["conditions=[hiss]"], "hiss"),
-        (["+condition@condition.noise10=noise10"], "condition.noise10: expected it among conditions"),
         (["conditions=[noise10]", "condition.noise10.snr=loud"], "condition.noise10.snr=loud: expected a number"),
         (["conditions=[telephone]", "condition.telephone.low=3400"], "condition.telephone.low=3400"),
         (["conditions=[recorded_noise10]"], "condition.recorded_noise10.folder=None: expected a folder"),
-        (["condition_seed=-1"], "condition_seed=-1: expected a whole number"),
     ):
-        with pytest.raises((UsageError, HydraException), match=message):
+        with pytest.raises(UsageError, match=message):
             build_conditions(request(Path("x"), *overrides))
 
 
@@ -163,10 +156,7 @@ def test_the_key_is_of_the_source_and_the_content_of_the_folder(
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory, tiny_corpus: Path) -> list[Path]:
     outputs = tmp_path_factory.mktemp("heard")
-    written = [write_trained(outputs, tiny_corpus, f"rnn={rnn}") for rnn in ("lstm", "gru")]
-    for run in written:
-        record_as_a_run(run)
-    return written
+    return [write_trained(outputs, tiny_corpus, f"rnn={rnn}") for rnn in ("lstm", "gru")]
 
 
 @pytest.fixture(scope="module")
@@ -184,14 +174,9 @@ def manifest(tmp_path_factory: pytest.TempPathFactory, tiny_corpus: Path) -> Pat
     return folder / "talk.jsonl"
 
 
-def evaluated(run: Path, *overrides: str) -> dict[str, Any]:
-    ((evaluation,),) = evaluate([request(run, *overrides)])
-    content: dict[str, Any] = json.loads((run / "evaluations" / f"{evaluation.name}.json").read_text())
-    return content
-
-
 def test_sets_in_conditions_are_compared_across_runs(runs: list[Path], tmp_path: Path) -> None:
     for run in runs:
+        record_as_a_run(run)
         evaluated(run, "sets=[test]")
         record = evaluated(run, "sets=[test]", "conditions=[noise10]")
         assert record["test_sets"] == [*record["sets"]] == ["test/noise10"]

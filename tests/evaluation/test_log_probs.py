@@ -1,13 +1,12 @@
-"""Log-probabilities that are kept, and decoding in several processes."""
+"""Log-probabilities and outputs of hidden layers that are kept, and decoding in several processes."""
 
+import multiprocessing
 import os
 import shutil
-import subprocess
-import sys
+import signal
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
-from subprocess import PIPE
 from typing import Any
 
 import numpy as np
@@ -16,10 +15,19 @@ import pytest
 import torch
 
 from asr_ablations.data.utterances import Utterance
-from asr_ablations.evaluation.outputs import LogProbs, halved, stored_log_probs, unique_utterances
+from asr_ablations.evaluation.evaluate import evaluate
+from asr_ablations.evaluation.outputs import (
+    LogProbs,
+    check_layers,
+    halved,
+    stored_activations,
+    stored_log_probs,
+    unique_utterances,
+)
 from asr_ablations.evaluation.pool import Pool, count_processes
-from asr_ablations.training.trained_model import load_run
+from asr_ablations.training.trained_model import Trained, load_run
 from asr_verdicts.errors import UsageError
+from tests.evaluation.test_evaluate import request
 from tests.helpers.processes import wait_for
 from tests.helpers.small_models import LETTERS, bigrams, decoder
 from tests.helpers.trained_runs import write_trained
@@ -153,17 +161,15 @@ def test_one_pool_decodes_with_other_weights_in_turn(tmp_path: Path) -> None:
     assert [set(decoded) for decoded in texts] == [{"a"}, {"ab"}, {"a"}, {"a"}]
 
 
-class Dying:
-    def __call__(self, log_probs: Any, lengths: Any) -> list[str]:
-        os._exit(9)
-
-
-class Failing:
-    def __call__(self, log_probs: Any, lengths: Any) -> list[str]:
-        raise ValueError("of the decoder's own")
-
-
 def test_a_process_that_dies_and_an_error_of_a_decoder_reach_the_caller(tmp_path: Path) -> None:
+    class Dying:
+        def __call__(self, log_probs: Any, lengths: Any) -> list[str]:
+            os._exit(9)
+
+    class Failing:
+        def __call__(self, log_probs: Any, lengths: Any) -> list[str]:
+            raise ValueError("of the decoder's own")
+
     with pytest.raises(UsageError, match="a decoding process died"), Pool([Dying()], 2) as pool:
         pool.decode(0, store(tmp_path, drawn(8)))
     with pytest.raises(ValueError, match="of the decoder's own"), Pool([Failing()], 2) as pool:
@@ -172,16 +178,19 @@ def test_a_process_that_dies_and_an_error_of_a_decoder_reach_the_caller(tmp_path
 
 def test_no_process_outlives_a_killed_pool() -> None:
     """Each holds the queue open on which the others wait."""
-    program = """
-import os, signal
-from asr_ablations.evaluation.pool import Pool
-with Pool([], 2) as pool:
-    print(*pool._executor._processes, flush=True)
-    os.kill(os.getpid(), signal.SIGKILL)
-"""
-    killed = subprocess.run([sys.executable, "-c", program], env={**os.environ, "PYTHONPATH": "src"}, stdout=PIPE)
-    assert killed.returncode == -9
-    processes = [int(pid) for pid in killed.stdout.split()]
+    context = multiprocessing.get_context("fork")
+    ours, theirs = context.Pipe()
+
+    def be_killed() -> None:
+        with Pool([], 2) as pool:
+            theirs.send([*pool._executor._processes])
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    killed = context.Process(target=be_killed)
+    killed.start()
+    processes = ours.recv()
+    killed.join()
+    assert killed.exitcode == -signal.SIGKILL
     assert len(processes) == 2
 
     def runs(pid: int) -> bool:  # nobody may ask for the exit code of a process whose parent was killed
@@ -199,3 +208,55 @@ def test_processes() -> None:
     for wrong in (0, 1.5, "all", True):
         with pytest.raises(UsageError, match=f"processes={wrong}: expected a whole number from 1 to 1024, or auto"):
             count_processes(wrong)
+
+
+@pytest.fixture
+def trained(run_folder: Path) -> Trained:
+    trained = load_run(run_folder)
+    trained.data.corpus.prepare()
+    return trained
+
+
+def test_the_output_layers_frames_give_the_stored_log_probabilities(trained: Trained) -> None:
+    """The logits of the output layer under a softmax; to half precision, in which log-probabilities are stored."""
+    h5py = pytest.importorskip("h5py")
+    path = stored_activations(trained, "dev", ["output", "recurrent.0"], CPU, nullcontext)
+    stored = stored_log_probs(trained, "dev", CPU, nullcontext)
+    with h5py.File(path) as file:
+        assert [id_.decode() for id_ in file["ids"]] == [u.id for u in stored.utterances]
+        assert file["output/lengths"][:].tolist() == stored.lengths == file["recurrent.0/lengths"][:].tolist()
+        log_probs = torch.from_numpy(file["output/frames"][:]).log_softmax(dim=-1)
+        assert file["recurrent.0/frames"].shape == (sum(stored.lengths), 8)
+    expected = torch.cat([torch.from_numpy(row.astype("float32")) for row in stored.read()])
+    torch.testing.assert_close(log_probs, expected, atol=4e-3, rtol=0)
+
+
+def test_evaluate_keeps_those_of_the_training_set_beside_the_decoding(
+    run_folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    h5py = pytest.importorskip("h5py")
+    words = ["activations.layers=[convolutions.0]", "activations.sets=[train]", "sets=test"]
+    evaluate([request(run_folder, *words)])
+    (path,) = (run_folder / "activations").glob("train-*.h5")
+    assert f"activations  {path}" in capsys.readouterr().out
+    written = path.stat().st_mtime_ns
+    with h5py.File(path) as file:
+        assert len(file["ids"]) == 10
+        assert file["convolutions.0/frames"].shape[0] == file["convolutions.0/lengths"][:].sum()
+    evaluate([request(run_folder, *words)])
+    assert path.stat().st_mtime_ns == written, "what is there is not computed again"
+
+
+def test_a_part_that_gives_out_no_frames_and_a_wrong_layer_or_set_are_refused(
+    run_folder: Path, trained: Trained
+) -> None:
+    check_layers(trained, ["recurrent"])
+    with pytest.raises(UsageError, match=r"activations.layers=recurrent: it has no output for utterance"):
+        stored_activations(trained, "test", ["recurrent"], CPU, nullcontext)
+    assert not list((trained.folder / "activations").glob("*recurrent*"))
+    for words, message in (
+        (["activations.layers=[nowhere]"], "activations.layers=nowhere: expected convolutions, .*recurrent.0"),
+        (["activations.layers=[output]", "activations.sets=[x]"], "activations.sets=x: expected train, dev, test"),
+    ):
+        with pytest.raises(UsageError, match=message):
+            evaluate([request(run_folder, *words)])

@@ -58,8 +58,3 @@ def model_of(folder: Path, epoch: int) -> dict[str, torch.Tensor]:
     """The model's part of an epoch's checkpoint."""
     kept = torch.load(folder / f"epoch={epoch}.ckpt", weights_only=True)["state_dict"]
     return {key: value for key, value in kept.items() if key.startswith("model.")}
-
-
-def same(one: dict[str, Any], other: dict[str, Any]) -> bool:
-    """Whether two state_dicts are bit-equal."""
-    return one.keys() == other.keys() and all(torch.equal(one[key], other[key]) for key in one)

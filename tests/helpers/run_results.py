@@ -3,7 +3,6 @@
 import csv
 import json
 import os
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -63,8 +62,3 @@ class SignalAt(pl.Callback):
     def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
         if (trainer.current_epoch, batch_idx) == self.when:
             os.kill(os.getpid(), self.number)
-
-
-def with_callbacks(usual: Callable[..., pl.Trainer], *added: pl.Callback) -> Callable[..., pl.Trainer]:
-    """training.assembly.trainer, called as fitting calls it, with further callbacks."""
-    return lambda *args, **more: usual(*args[:-1], [*args[-1], *added], **more)

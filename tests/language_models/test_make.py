@@ -3,7 +3,6 @@
 import gzip
 import json
 import unicodedata
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,7 @@ from asr_ablations.language_models.ngram import find_program
 from asr_ablations.language_models.text import collect
 from asr_verdicts.errors import UsageError
 from asr_verdicts.files import Json
-from tests.helpers.archive_server import Server, serving, sha256
+from tests.helpers.archive_server import serving, sha256
 from tests.helpers.small_models import LETTERS, bigrams, decoder
 from tests.helpers.support import compose, composed_by_hydra, shared_data, standing_corpus, tiny_overrides
 
@@ -138,13 +137,10 @@ def test_upper_case_becomes_lower(tmp_path: Path) -> None:
         make(request(tmp_path, None, "lm=arpa", f"lm.file={both}"))
 
 
-def test_words_of_a_model_get_the_form_of_transcripts(tmp_path: Path) -> None:
+def test_texts_lists_and_models_in_other_unicode_forms_get_that_of_transcripts(tmp_path: Path) -> None:
     model = bigrams("make-forms.arpa", [unicodedata.normalize("NFD", word) for word in ("IŞIK", "İZ", "d’été")])
     install(model, tmp_path, "tr")
     assert (tmp_path / "words.txt").read_text(encoding="utf-8").split() == ["d'été", "iz", "ışık"]
-
-
-def test_a_text_and_a_list_of_words_in_other_forms(tmp_path: Path) -> None:
     file, polish = tmp_path / "text", Letters(" 'aćlźż")
     file.write_text("\ufeff" + unicodedata.normalize("NFD", "ŻA’\u00ad ĆLA\n"), encoding="utf-8")
     assert collect(standing_corpus(), polish, str(file), [])[0] == [["ża'", "ćla"]]
@@ -156,48 +152,38 @@ def test_a_text_and_a_list_of_words_in_other_forms(tmp_path: Path) -> None:
             read()
 
 
-@pytest.fixture
-def server() -> Iterator[Server]:
-    """Serve a small model on the loopback interface."""
-    with serving() as running:
-        running.files["small.arpa.gz"] = gzip.compress(bigrams("make-served.arpa", ["CAB", "DAD"]).read_bytes())
-        yield running
-
-
-def download(address: str, expected: Json, outputs: Path) -> Path:
-    cfg = request(outputs, None, "lm=librispeech", f"lm.address={address}")
-    OmegaConf.update(cfg, "lm.files", {"small": expected}, force_add=True)
-    cfg.lm.name = "small"
-    return make(cfg)
-
-
-def test_a_model_is_downloaded_verified_and_recorded_with_its_checksum(server: Server, tmp_path: Path) -> None:
+def test_a_model_is_downloaded_verified_and_recorded_with_its_checksum(tmp_path: Path) -> None:
     """A broken download is continued by the next run."""
-    content = server.files["small.arpa.gz"]
-    expected: Json = {"bytes": len(content), "sha256": sha256(content)}
-    server.breaks = [40]
-    with pytest.raises(UsageError, match=r"the connection ended after 40 of .*the same command continues"):
-        download(server.address, expected, tmp_path / "a")
-    server.requests.clear()
-    folder = download(server.address, expected, tmp_path / "a")
-    assert [requested for _, requested in server.requests] == ["bytes=40-"]
-    assert load_words(str(folder), ENGLISH).words == ["cab", "dad"]
-    assert json.loads((folder / "lm.json").read_text())["sources"] == [
-        {"source": f"{server.address}/small.arpa.gz", "sha256": expected["sha256"]}
-    ]
-    assert not list((tmp_path / "a").rglob("*.gz"))
-    for key, value, message in (
-        ("bytes", 7, r"bytes \d+, expected 7;"), ("sha256", "0" * 64, "checksum [0-9a-f]{64}, expected 0{64};"),
-    ):  # fmt: skip
-        with pytest.raises(UsageError, match=rf"small\.arpa\.gz: {message} .*another lm\.address"):
-            download(server.address, {**expected, "sha256": None, key: value}, tmp_path / key)
-        assert not [path for path in (tmp_path / key).rglob("*") if path.name == "lm.arpa" or ".gz" in path.name]
-    del server.files["small.arpa.gz"]
-    for address, message in (
-        (server.address, ".*404"), ("http://127.0.0.1:9", ""), ("nowhere", "unknown url type")
-    ):  # fmt: skip
-        with pytest.raises(UsageError, match=rf"cannot download {address}/small\.arpa\.gz: {message}"):
-            download(address, expected, tmp_path / "b")
+
+    def download(address: str, expected: Json, outputs: Path) -> Path:
+        cfg = request(outputs, None, "lm=librispeech", f"lm.address={address}")
+        OmegaConf.update(cfg, "lm.files", {"small": expected}, force_add=True)
+        cfg.lm.name = "small"
+        return make(cfg)
+
+    with serving() as server:
+        content = gzip.compress(bigrams("make-served.arpa", ["CAB", "DAD"]).read_bytes())
+        server.files["small.arpa.gz"], server.breaks = content, [40]
+        expected: Json = {"bytes": len(content), "sha256": sha256(content)}
+        with pytest.raises(UsageError, match=r"the connection ended after 40 of .*the same command continues"):
+            download(server.address, expected, tmp_path / "a")
+        server.requests.clear()
+        folder = download(server.address, expected, tmp_path / "a")
+        assert [requested for _, requested in server.requests] == ["bytes=40-"]
+        assert load_words(str(folder), ENGLISH).words == ["cab", "dad"]
+        source = {"source": f"{server.address}/small.arpa.gz", "sha256": expected["sha256"]}
+        assert json.loads((folder / "lm.json").read_text())["sources"] == [source]
+        assert not list((tmp_path / "a").rglob("*.gz"))
+        for key, value, message in (
+            ("bytes", 7, r"bytes \d+, expected 7;"), ("sha256", "0" * 64, "checksum [0-9a-f]{64}, expected 0{64};"),
+        ):  # fmt: skip
+            with pytest.raises(UsageError, match=rf"small\.arpa\.gz: {message} .*another lm\.address"):
+                download(server.address, {**expected, "sha256": None, key: value}, tmp_path / key)
+            assert not [path for path in (tmp_path / key).rglob("*") if path.name == "lm.arpa" or ".gz" in path.name]
+        del server.files["small.arpa.gz"]
+        for address, message in ((server.address, ".*404"), ("nowhere", "unknown url type")):
+            with pytest.raises(UsageError, match=rf"cannot download {address}/small\.arpa\.gz: {message}"):
+                download(address, expected, tmp_path / "b")
 
 
 def test_perplexity_and_scores_are_kenlms_and_torchaudios() -> None:
@@ -232,18 +218,17 @@ def test_a_model_without_unknown_words_is_told(
         assert ("the model has no <unk>" in capsys.readouterr().out) == told
 
 
-@pytest.mark.parametrize("name", ["test.arpa", "test_nounk.arpa"])
-@pytest.mark.parametrize("sentence", ["also would consider higher looking on a little", "unheard"])
-def test_scores_in_the_search_are_kenlms_own(name: str, sentence: str) -> None:
+def test_scores_in_the_search_are_kenlms_own() -> None:
     """Word by word as the decoder scores, at α = 1 and β = 0, against score(); an unknown word costs `unknown` more."""
-    file = shared_data(f"golden/lm/{name}")
-    kept = bigrams("fusion.arpa", ["a", "b"])
-    search = decoder("beam_lm", LETTERS, lm=str(kept), alpha=1.0, beta=0.0, unknown=-3.0)
-    search.model = load(str(file))
-    fusion = Fusion(search)
-    state, total, words = fusion.get_start_state(), 0.0, sentence.split()
-    for i, word in enumerate(words):
-        score, state = fusion.score(state, word, is_last_word=i == len(words) - 1)
-        total += score
-    unknown = sum(word not in kenlm.Model(str(file)) for word in words)
-    assert total == pytest.approx(kenlm.Model(str(file)).score(sentence) * NATS - 3.0 * unknown, rel=1e-5)
+    search = decoder("beam_lm", LETTERS, lm=str(bigrams("fusion.arpa", ["a", "b"])), alpha=1.0, beta=0.0, unknown=-3.0)
+    for name in ("test.arpa", "test_nounk.arpa"):
+        file = shared_data(f"golden/lm/{name}")
+        search.model, kenlms = load(str(file)), kenlm.Model(str(file))
+        fusion = Fusion(search)
+        for sentence in ("also would consider higher looking on a little", "unheard"):
+            state, total, words = fusion.get_start_state(), 0.0, sentence.split()
+            for i, word in enumerate(words):
+                score, state = fusion.score(state, word, is_last_word=i == len(words) - 1)
+                total += score
+            unknown = sum(word not in kenlms for word in words)
+            assert total == pytest.approx(kenlms.score(sentence) * NATS - 3.0 * unknown, rel=1e-5)

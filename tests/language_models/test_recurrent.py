@@ -53,18 +53,16 @@ def test_training_finds_what_the_sentences_have_in_common() -> None:
     assert model.scores(["ab ab"]) > model.scores(["ba ba"])
 
 
-def test_the_same_seed_makes_the_same_model(tiny_corpus: Path, tmp_path: Path) -> None:
-    small = ["lm=lstm", "lm.width=8", "lm.epochs=2"]
-    folders = [make_model(tmp_path / name, tiny_corpus, *small, seed)[0] for name, seed in
-               (("a", "seed=0"), ("b", "seed=0"), ("c", "seed=1"))]  # fmt: skip
-    first, same, other = (load(str(folder))[0].scores(["a cab"])[0] for folder in folders)
-    assert first == same != other
-
-
-def test_lm_makes_one_that_its_decoder_reads(
+def test_the_same_seed_makes_the_same_model_that_its_decoder_reads(
     tiny_corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    folder, record = make_model(tmp_path, tiny_corpus, "lm=lstm", "lm.width=8", "lm.epochs=1")
+    small = ["lm=lstm", "lm.width=8", "lm.epochs=2"]
+    folders = []
+    for name, seed in (("a", "seed=0"), ("b", "seed=0"), ("c", "seed=1")):
+        folder, record = make_model(tmp_path / name, tiny_corpus, *small, seed)
+        folders.append(folder)
+    first, same, other = (load(str(folder))[0].scores(["a cab"])[0] for folder in folders)
+    assert first == same != other
     assert (record["unit"], record["binary"]) == ("letter", False)
     assert record["fit"]["dev"]["perplexity"] > 1
     assert "decoder=beam_rescored" in capsys.readouterr().out
@@ -72,12 +70,7 @@ def test_lm_makes_one_that_its_decoder_reads(
     assert decoder("beam_rescored", alphabet, lm=str(folder)).files == {"lm": folder / RECURRENT}
 
 
-def test_a_model_of_other_letters_is_refused() -> None:
-    with pytest.raises(UsageError, match="lacks the letters 'c d' of the alphabet"):
-        decoder("beam_rescored", Letters("abcd "), lm=str(recurrent_model("of-two", "ab ")))
-
-
-def test_what_is_no_model_is_one_line(tmp_path: Path) -> None:
+def test_what_is_no_model_of_these_letters_and_sizes_is_one_line(tmp_path: Path) -> None:
     class Executed:
         def __reduce__(self) -> tuple[object, tuple[str]]:
             return exec, ("raise SystemExit('executed')",)
@@ -90,12 +83,11 @@ def test_what_is_no_model_is_one_line(tmp_path: Path) -> None:
     (tmp_path / RECURRENT).unlink()
     with pytest.raises(UsageError, match="lm=lstm writes one"):
         load(str(tmp_path))
-
-
-def test_sizes_that_are_none_are_refused(tmp_path: Path) -> None:
     save(drawn(), tmp_path)
     whole = torch.load(tmp_path / RECURRENT, weights_only=True)
     for changed in ({"letters": "aab"}, {"letters": 3}, {"width": 16}, {"layers": 1.5}, {"state_dict": [1]}):
         torch.save({**whole, **changed}, tmp_path / RECURRENT)
         with pytest.raises(UsageError, match=r"not a recurrent language model|not a run's checkpoint"):
             load(str(tmp_path))
+    with pytest.raises(UsageError, match="lacks the letters 'c d' of the alphabet"):
+        decoder("beam_rescored", Letters("abcd "), lm=str(recurrent_model("of-two", "ab ")))

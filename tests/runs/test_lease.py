@@ -43,23 +43,6 @@ def taken(folder: Path) -> Lease:
     return own
 
 
-def as_if(folder: Path, **changes: object) -> Path:
-    """The lease in force, with other content, and no holder that would keep touching it."""
-    (path,) = [p for p in (folder.parent / LEASES).iterdir() if not p.name.startswith(".")]
-    path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
-    return path
-
-
-def test_a_lease_keeps_others_out_until_it_is_released(folder: Path) -> None:
-    first = taken(folder)
-    with pytest.raises(LeaseHeldError, match=f"process {os.getpid()} on"):
-        taken(folder)
-    assert owner(folder) is not None
-    first.release()
-    assert owner(folder) is None
-    taken(folder).release()
-
-
 def holder(folder: Path, *before: str) -> subprocess.Popen[bytes]:
     """A process that holds the run, started by the words `before`."""
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
@@ -71,7 +54,13 @@ def holder(folder: Path, *before: str) -> subprocess.Popen[bytes]:
     return process
 
 
-def test_a_killed_holder_is_taken_over_at_once(folder: Path) -> None:
+def test_a_lease_keeps_others_out_until_it_is_released_or_its_holder_killed(folder: Path) -> None:
+    first = taken(folder)
+    with pytest.raises(LeaseHeldError, match=f"process {os.getpid()} on"):
+        taken(folder)
+    assert owner(folder) is not None
+    first.release()
+    assert owner(folder) is None
     process = holder(folder)
     with pytest.raises(LeaseHeldError):
         taken(folder)
@@ -121,15 +110,11 @@ def test_a_child_that_was_forked_does_not_hold_the_run_for_its_parent(folder: Pa
     own.release()
 
 
-def without_locks(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_locks_the_heartbeat_decides(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(file: object, operation: int) -> None:
         raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
 
     monkeypatch.setattr(lease.fcntl, "flock", fail)
-
-
-def test_without_locks_the_heartbeat_decides(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    without_locks(monkeypatch)
     own = taken(folder)
     with pytest.raises(LeaseHeldError):
         taken(folder)
@@ -144,7 +129,9 @@ def test_without_locks_the_heartbeat_decides(folder: Path, monkeypatch: pytest.M
 
 def test_a_holder_on_another_machine_is_dead_after_its_lease_expires(folder: Path) -> None:
     taken(folder).release()
-    path = as_if(folder, released=False, locked=True, host="elsewhere", boot="another")
+    (path,) = [p for p in (folder.parent / LEASES).iterdir() if not p.name.startswith(".")]
+    changes = {"released": False, "locked": True, "host": "elsewhere", "boot": "another"}
+    path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
     with pytest.raises(LeaseHeldError, match="on elsewhere is working on it"):
         taken(folder)
     silent = path.stat().st_mtime - lease.EXPIRY - 1

@@ -23,7 +23,7 @@ from asr_ablations.runs.status import why_unfinished
 from asr_verdicts.errors import UsageError
 from asr_verdicts.files import write_json
 from asr_verdicts.metrics import WER
-from asr_verdicts.record import NO_SUMMARY, Record
+from asr_verdicts.record import NO_SUMMARY
 from asr_verdicts.statistics.seed_noise import SeedNoise
 from tests.helpers.run_folders import edit, utterances, write_evaluation, write_run
 
@@ -37,15 +37,6 @@ def diverge(folder: Path) -> None:
         folder / "status.json",
         {**status, "status": "failed", "reason": "diverged at step 7: the loss is nan", "diverged": 7},
     )
-
-
-def manifest(sweep: Path, *launches: tuple[list[Path], bool]) -> None:
-    """Write a manifest: for each launch its runs, and whether a search proposed them."""
-    rows = [
-        {"started": str(number), "command": [], "arms": [folder.name[-8:] for folder in folders], "search": search}
-        for number, (folders, search) in enumerate(launches)
-    ]
-    write_json(sweep / "sweep.json", {"launches": rows, "arms": []})
 
 
 def test_a_run_that_diverged_is_a_result(tmp_path: Path) -> None:
@@ -62,28 +53,20 @@ def test_a_run_that_diverged_is_a_result(tmp_path: Path) -> None:
     assert records.unfinished == []
 
 
-def test_an_arm_that_never_started_has_its_frozen_config(tmp_path: Path) -> None:
-    ran = write_run(tmp_path, "seed=0")
-    arms = ran.parent / "arms"
-    arms.mkdir()
-    text = (ran / "config.yaml").read_text().replace("seed: 0\n", "seed: 9\n", 1)
-    (arms / "default-0123abcd.yaml").write_text(text)
-    (missing,) = load([ran.parent]).unfinished
-    assert missing.state == "missing"
-    assert missing.config is not None
-    assert (missing.config["seed"], missing.overrides) == (9, ["data=an4", "data.root=/somewhere", "seed=0"])
-
-
-def test_an_arm_that_a_later_launch_calls_otherwise_is_one_arm(tmp_path: Path) -> None:
+def test_an_arm_that_never_started_has_its_frozen_config_under_whatever_name(tmp_path: Path) -> None:
     """With more that varies an arm has a longer name, and the frozen config of the first launch stays."""
     ran = write_run(tmp_path, "seed=0")
     arms = ran.parent / "arms"
     arms.mkdir()
+    text = (ran / "config.yaml").read_text().replace("seed: 0\n", "seed: 9\n", 1)
     for name in (f"default-{ran.name.rpartition('-')[2]}", ran.name, "gru-0123abcd", "gru+seed-1-0123abcd"):
-        shutil.copy(ran / "config.yaml", arms / f"{name}.yaml")
+        (arms / f"{name}.yaml").write_text(text)
     found = load([ran.parent])
     assert [run.folder for run in found.runs] == [ran]
-    assert [(run.folder.name, run.state) for run in found.unfinished] == [("gru-0123abcd", "missing")]
+    (missing,) = found.unfinished
+    assert (missing.folder.name, missing.state) == ("gru-0123abcd", "missing")
+    assert missing.config is not None
+    assert (missing.config["seed"], missing.overrides) == (9, ["data=an4", "data.root=/somewhere", "seed=0"])
 
 
 def test_the_newest_declaration_counts_and_what_decides_is_named(tmp_path: Path) -> None:
@@ -103,7 +86,11 @@ def test_the_newest_declaration_counts_and_what_decides_is_named(tmp_path: Path)
 def test_what_a_search_proposed_is_marked_and_what_was_declared_before_is_not(tmp_path: Path) -> None:
     """The search comes upon seed 1, which the first launch had declared; a later launch confirms seed 2 by name."""
     folders = [write_run(tmp_path, f"seed={seed}") for seed in range(4)]
-    manifest(tmp_path / "sweep", (folders[:2], False), (folders[1:3], True), (folders[2:], False))
+    launches = [
+        {"started": "0", "command": [], "arms": [folder.name[-8:] for folder in proposed], "search": search}
+        for proposed, search in ((folders[:2], False), (folders[1:3], True), (folders[2:], False))
+    ]
+    write_json(tmp_path / "sweep" / "sweep.json", {"launches": launches, "arms": []})
     searched = {run.seed: run.searched for run in load([tmp_path / "sweep"]).runs}
     assert searched == {0: False, 1: False, 2: True, 3: False}
     assert read_run(folders[2]).searched
@@ -122,27 +109,23 @@ def test_an_evaluation_is_a_run_with_another_decoder(tmp_path: Path) -> None:
     assert all((run.metrics, len(run.utterances)) == ([], len(rows)) for run in runs)
 
 
-def test_the_record_is_read_as_numbers(tmp_path: Path) -> None:
-    run = read_run(write_run(tmp_path, "rnn=lstm", "seed=3", "optimizer.lr=1e-3"))
+def test_the_record_is_read_as_numbers_and_each_run_once(tmp_path: Path) -> None:
+    words = ["rnn=lstm", "seed=3", "optimizer.lr=1e-3"]
+    folder = write_run(tmp_path, *words)
+    run = read_run(folder)
     assert run.seed == 3
-    assert run.overrides == ["data=an4", "data.root=/somewhere", "rnn=lstm", "seed=3", "optimizer.lr=1e-3"]
+    assert run.overrides == ["data=an4", "data.root=/somewhere", *words]
     assert run.config["optimizer"]["lr"] == 0.001
     assert run.metrics[0]["validation/dev/wer"] == 0.9
     assert run.metrics[0]["train/loss_epoch"] is None
     assert {type(run.utterances[0][key]) for key in ("words", "substitutions", "characters")} == {int}
-    errors = sum(row["substitutions"] + row["deletions"] + row["insertions"] for row in run.utterances)
-    assert errors == sum(
-        run.summary.value(name, kind) or 0
-        for name in run.summary.sets
-        for kind in ("substitutions", "deletions", "insertions")
-    )
-
-
-def test_earlier_runs_kept_aside_are_no_runs(tmp_path: Path) -> None:
-    first = write_run(tmp_path)
-    assert write_run(tmp_path) == first
-    assert (tmp_path / "sweep" / f"{first.name}.1").is_dir()
-    assert [run.folder for run in load([tmp_path / "sweep"]).runs] == [first]
+    kinds = ("substitutions", "deletions", "insertions")
+    errors = sum(row[kind] for row in run.utterances for kind in kinds)
+    assert errors == sum(run.summary.value(name, kind) or 0 for name in run.summary.sets for kind in kinds)
+    assert len(load([folder, folder.parent, folder]).runs) == 1
+    assert write_run(tmp_path, *words) == folder
+    assert (tmp_path / "sweep" / f"{folder.name}.1").is_dir()
+    assert [run.folder for run in load([tmp_path / "sweep"]).runs] == [folder], "an earlier one kept aside is no run"
 
 
 def test_what_did_not_finish_is_named_with_its_reason(tmp_path: Path) -> None:
@@ -163,11 +146,6 @@ def test_what_did_not_finish_is_named_with_its_reason(tmp_path: Path) -> None:
         working.name: ("running", f"still running: process {os.getpid()} on {socket.gethostname()} is working on it"),
         "never-00000000": ("missing", "did not start"),
     }
-
-
-def test_a_run_given_twice_counts_once_and_a_single_run_is_a_folder_too(tmp_path: Path) -> None:
-    run = write_run(tmp_path)
-    assert len(load([run, run.parent, run]).runs) == 1
 
 
 def test_a_run_whose_status_was_lost_is_named(tmp_path: Path) -> None:
@@ -194,35 +172,26 @@ def run_with(outputs: Path, wer: float, *overrides: str, data: str = "test-hash"
     return write_run(outputs, *overrides, change=change, **more)
 
 
-@pytest.fixture
-def like(tmp_path: Path) -> Record:
-    return read_run(run_with(tmp_path, 0.5, "rnn=rnn", sweep="new"))
-
-
-def test_deviations_are_pooled_over_the_arms_of_other_sweeps(tmp_path: Path, like: Record) -> None:
-    """By hand: squares about the means 0.2 and 0.31 are 0.0002 and 0.0002, over 2 + 1 degrees of freedom."""
-    for seed, wer in enumerate((0.19, 0.20, 0.21)):
-        run_with(tmp_path, wer, "rnn=lstm", f"seed={seed}", sweep="a")
-    for seed, wer in enumerate((0.30, 0.32)):
-        run_with(tmp_path, wer, "rnn=gru", f"seed={seed}", sweep="b")
-    noise = SweepsBeside(like.folder.parent).seed_noise(like, "test", "wer")
-    assert noise == SeedNoise(pytest.approx((0.0004 / 3) ** 0.5), noise.mean, runs=5, arms=2, sweeps=2)  # type: ignore[arg-type]
-
-
-def test_an_arm_goes_on_in_another_sweep_and_the_same_run_counts_once(tmp_path: Path, like: Record) -> None:
-    run_with(tmp_path, 0.19, "seed=0", sweep="a")
-    run_with(tmp_path, 0.21, "seed=1", sweep="b")
-    run_with(tmp_path, 0.21, "seed=1", sweep="c")
-    noise = SweepsBeside(like.folder.parent).seed_noise(like, "test", "wer")
-    assert noise == SeedNoise(pytest.approx(0.0002**0.5), noise.mean, runs=2, arms=1, sweeps=2)  # type: ignore[arg-type]
-
-
-def test_seeds_that_agree_do_not_prove_that_nothing_moves(tmp_path: Path, like: Record) -> None:
-    for seed in (0, 1):
-        run_with(tmp_path, 0.2, f"seed={seed}", sweep="a")
-    noise = SweepsBeside(like.folder.parent).seed_noise(like, "test", "wer")
-    assert noise is not None
-    assert noise.deviation == pytest.approx(1 / like.summary.sets["test"].words / 12**0.5)
+def test_deviations_are_pooled_over_the_arms_of_other_sweeps(tmp_path: Path) -> None:
+    """By hand: squares about the means 0.2 and 0.31 are 0.0002 and 0.0002, over 2 + 1 degrees of freedom; then an arm
+    that goes on in another sweep, of which the same run counts once; seeds that agree do not prove that nothing moves.
+    """
+    pooled = [("rnn=lstm", seed, wer, "a") for seed, wer in enumerate((0.19, 0.20, 0.21))]
+    pooled += [("rnn=gru", seed, wer, "b") for seed, wer in enumerate((0.30, 0.32))]
+    once = [("norm=none", 0, 0.19, "a"), ("norm=none", 1, 0.21, "b"), ("norm=none", 1, 0.21, "c")]
+    agreeing = [("norm=none", seed, 0.2, "a") for seed in (0, 1)]
+    for runs, deviation, counts in (
+        (pooled, (0.0004 / 3) ** 0.5, {"runs": 5, "arms": 2, "sweeps": 2}),
+        (once, 0.0002**0.5, {"runs": 2, "arms": 1, "sweeps": 2}),
+        (agreeing, None, {"runs": 2, "arms": 1, "sweeps": 1}),
+    ):
+        outputs = tmp_path / f"{counts}"
+        like = read_run(run_with(outputs, 0.5, "rnn=rnn", sweep="new"))
+        for choice, seed, wer, sweep in runs:
+            run_with(outputs, wer, choice, f"seed={seed}", sweep=sweep)
+        noise = SweepsBeside(like.folder.parent).seed_noise(like, "test", "wer")
+        expected = deviation or 1 / like.summary.sets["test"].words / 12**0.5
+        assert noise == SeedNoise(pytest.approx(expected), noise.mean, **counts)  # type: ignore[arg-type]
 
 
 def test_a_damaged_run_is_named_with_its_file_and_left_out(tmp_path: Path) -> None:

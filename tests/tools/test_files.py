@@ -46,19 +46,16 @@ def test_an_error_of_the_disk_names_the_file_and_not_its_temporary_name(tmp_path
     assert describe_system_error(OSError("of a library, without a reason")) is None
 
 
-@pytest.mark.parametrize(
-    ("error", "line"),
-    [
+def test_a_limit_of_the_system_is_one_line() -> None:
+    for error, line in (
         (OSError(errno.ENOLCK, "No locks available"), "No locks available"),
         (RuntimeError("can't start new thread"), "RuntimeError: can't start new thread"),
         (ImportError("libtorch_cpu.so: failed to map segment from shared object"), "out of memory: ImportError: lib"),
-    ],
-)
-def test_a_limit_of_the_system_is_one_line(error: Exception, line: str) -> None:
-    end = describe_end(error)
-    assert end is not None
-    assert end[0].startswith(line)
-    assert end[1] == 1
+    ):
+        end = describe_end(error)
+        assert end is not None
+        assert end[0].startswith(line)
+        assert end[1] == 1
 
 
 @pytest.mark.parametrize("content", ["my thesis", None], ids=["a file", "nothing"])
@@ -111,16 +108,10 @@ def test_names_of_folders_are_safe_short_and_their_own() -> None:
     assert all(re.fullmatch(r"[A-Za-z0-9._+-]+", folder) for folder in folders)
 
 
-def test_nothing_that_a_terminal_obeys_is_left() -> None:
+def test_nothing_that_a_terminal_obeys_is_left_in_lines_and_tables(capsys: pytest.CaptureFixture) -> None:
     assert harmless("\x1b]0;pwn\x07 \u202eabc \udcff\x9b") == r"\x1b]0;pwn\x07 \u202eabc \udcff\x9b"
     assert harmless("zażółć 实验\tגדול\n") == "zażółć 实验\tגדול\n"
-
-
-def test_a_line_shows_a_carriage_return_behind_a_value() -> None:
     assert harmless_line("data.test=\x1bx\r: expected\n  train,\tdev\n") == r"data.test=\x1bx\r: expected train, dev"
-
-
-def test_names_in_tables_keep_their_brackets_and_lose_their_escapes(capsys: pytest.CaptureFixture) -> None:
     table = Table(title="t[red]x", title_justify="left")
     table.add_column("data.train=[/abs/a.jsonl]", overflow="fold")
     table.add_row("[/x] \x1b[31mred")
@@ -144,25 +135,18 @@ def test_what_is_no_whole_number_from_one_is_refused_by_name() -> None:
         whole("gpus", -1, 0, also="auto")
 
 
-@pytest.mark.parametrize("value", [True, "0.5", math.nan])
-def test_what_is_no_finite_number_is_refused(value: object) -> None:
-    with pytest.raises(UsageError, match="expected a number"):
-        number("x", value)
-
-
-@pytest.mark.parametrize(
-    ("bounds", "inside", "outside", "words"),
-    [
+def test_what_is_no_finite_number_within_its_bounds_is_refused() -> None:
+    for value in (True, "0.5", math.nan):
+        with pytest.raises(UsageError, match="expected a number"):
+            number("x", value)
+    for bounds, inside, outside, words in (
         ({"above": 0}, 1e-9, 0, "a number above 0"),
         ({"least": 0, "below": 1}, 0, 1, "a number from 0 to below 1"),
         ({"least": 0, "most": 1}, 1, 1.5, "a number from 0 to 1"),
-    ],
-)
-def test_numbers_lie_within_their_bounds(bounds: dict[str, float], inside: float, outside: float, words: str) -> None:
-    assert number("x", inside, **bounds) == inside
-    with pytest.raises(UsageError) as error:
-        number("x", outside, **bounds)
-    assert str(error.value) == f"x={outside}: expected {words}"
+    ):
+        assert number("x", inside, **bounds) == inside
+        with pytest.raises(UsageError, match=f"^x={outside}: expected {words}$"):
+            number("x", outside, **bounds)
 
 
 def test_a_missing_package_is_named_with_the_line_that_installs_it() -> None:
@@ -171,8 +155,9 @@ def test_a_missing_package_is_named_with_the_line_that_installs_it() -> None:
     require("tensorboard", "logger=x", "torch")
 
 
-@pytest.fixture
-def no_search_packages(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_search_without_its_package_names_the_line_that_installs_it(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     """As if pyctcdecode and kenlm were not installed."""
     for module in [*sys.modules]:
         if module.startswith(("pyctcdecode", "kenlm", "asr_ablations.components.decoder.")):
@@ -182,14 +167,8 @@ def no_search_packages(monkeypatch: pytest.MonkeyPatch) -> None:
                 monkeypatch.delattr(sys.modules[package], own, raising=False)
     for package in ("pyctcdecode", "kenlm"):
         monkeypatch.setitem(sys.modules, package, None)
-
-
-@pytest.mark.parametrize("name", ["beam_lm"])
-def test_a_search_without_its_package_names_the_line_that_installs_it(
-    name: str, no_search_packages: None, caplog: pytest.LogCaptureFixture
-) -> None:
-    with pytest.raises(UsageError, match=rf"decoder\.{name}: needs kenlm; make install EXTRAS=decode "):
-        build(described("decoder", name))
+    with pytest.raises(UsageError, match=r"decoder\.beam_lm: needs kenlm; make install EXTRAS=decode "):
+        build(described("decoder", "beam_lm"))
     assert caplog.messages == [], "what Hydra says of it stands in two lines more"
     assert build(described("decoder", "greedy")) is not None
 

@@ -1,9 +1,11 @@
-"""The machine, signals, own kernels, masks, and streams of random numbers."""
+"""The machine, its clock, signals, own kernels, masks, and streams of random numbers."""
 
 import math
+import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -14,12 +16,11 @@ from torch import library
 from asr_ablations.tools import machine
 from asr_ablations.tools.errors import Stopped, stop_before
 from asr_ablations.tools.files import SOURCE
-from asr_ablations.tools.machine import GROUPS, available_memory
+from asr_ablations.tools.machine import GROUPS, AwakeClock, available_memory
 from asr_ablations.tools.masks import normalise_utterances, valid_frames
 from asr_ablations.tools.matrix_products import trusted
 from asr_ablations.tools.random_streams import generator, stream, uniforms
 from asr_verdicts.errors import UsageError
-from tests.helpers.support import REPOSITORY
 
 
 def test_the_memory_of_a_group_around_this_process_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -117,34 +118,24 @@ def features() -> torch.Tensor:
     return 5 + 3 * torch.randn(4, 7, 3, generator=torch.Generator().manual_seed(6))
 
 
-@pytest.mark.parametrize("lengths", [[3, 0, 1], [0], [5, 5], []])
-def test_a_frame_is_valid_before_the_length(lengths: list[int]) -> None:
-    mask = valid_frames(torch.tensor(lengths, dtype=torch.long), 5, CPU)
-    assert mask.tolist() == [[position < length for position in range(5)] for length in lengths]
-
-
-def test_each_bin_is_normalised_over_the_valid_frames() -> None:
-    x = features()
-    found = normalise_utterances(x, LENGTHS)
-    for row, length in ((0, 7), (3, 4)):
+def test_each_bin_is_normalised_over_the_valid_frames_alone_as_in_a_batch() -> None:
+    for lengths in ([3, 0, 1], [0], [5, 5], []):
+        mask = valid_frames(torch.tensor(lengths, dtype=torch.long), 5, torch.device("cpu"))
+        assert mask.tolist() == [[position < length for position in range(5)] for length in lengths]
+    lengths = torch.tensor([7, 0, 1, 4])
+    x = 5 + 3 * torch.randn(4, 7, 3, generator=torch.Generator().manual_seed(6))
+    together = normalise_utterances(x, lengths)
+    for row, length in enumerate(lengths.tolist()):
         own = x[row, :length].numpy()
-        expected = (own - own.mean(axis=0)) / own.std(axis=0)
-        np.testing.assert_allclose(found[row, :length].numpy(), expected, atol=1e-4)
-
-
-def test_alone_as_in_a_batch() -> None:
-    x = features()
-    together = normalise_utterances(x, LENGTHS)
-    for row, length in enumerate(LENGTHS.tolist()):
-        alone = normalise_utterances(x[row : row + 1, :length], LENGTHS[row : row + 1])
+        if length > 1:
+            expected = (own - own.mean(axis=0)) / own.std(axis=0)
+            np.testing.assert_allclose(together[row, :length].numpy(), expected, atol=1e-4)
+        alone = normalise_utterances(x[row : row + 1, :length], lengths[row : row + 1])
         torch.testing.assert_close(alone[0], together[row, :length])
-    assert (together[~valid_frames(LENGTHS, 7, CPU)] == 0).all()
-
-
-def test_constant_bins_and_single_frames_become_zero() -> None:
+        assert not together[row, length:].any()
     constant = torch.full((2, 5, 3), -23.0)
     assert normalise_utterances(constant, torch.tensor([5, 1])).abs().max() < 1e-3
-    assert normalise_utterances(features(), torch.ones(4, dtype=torch.long)).abs().max() == 0
+    assert normalise_utterances(x, torch.ones(4, dtype=torch.long)).abs().max() == 0
 
 
 def test_every_argument_makes_another_stream() -> None:
@@ -157,24 +148,18 @@ def test_every_argument_makes_another_stream() -> None:
     assert len({float(uniforms(1, *arguments)[0]) for arguments in arguments}) == len(arguments)
 
 
-@pytest.mark.parametrize(("names", "b2sum"), [((0, "init"), "81557a7b6753d9bb"), ((3, "order", 7), "2004887eedfe001b")])
-def test_a_stream_is_the_hash_that_it_has_always_been(names: tuple[int, ...], b2sum: str) -> None:
+def test_draws_are_the_same_in_every_process_and_those_that_they_have_always_been() -> None:
     """printf '0\\x1finit' | b2sum -l 64, read little-endian, without the lowest bit: old runs can be repeated."""
-    assert stream(*names) == int.from_bytes(bytes.fromhex(b2sum), "little") >> 1
-
-
-def test_draws_are_the_same_in_every_process() -> None:
+    for names, b2sum in (((0, "init"), "81557a7b6753d9bb"), ((3, "order", 7), "2004887eedfe001b")):
+        assert stream(*names) == int.from_bytes(bytes.fromhex(b2sum), "little") >> 1
     draws = "s.stream(3, 'a'), s.generator(3, 'x').random(), *s.uniforms(9, 3, 'é')"
     command = [sys.executable, "-c", f"import asr_ablations.tools.random_streams as s; print({draws})"]
-    environment = {"PYTHONHASHSEED": "12345", "PYTHONPATH": str(REPOSITORY / "src"), "PATH": ""}
+    environment = {"PYTHONHASHSEED": "12345", "PYTHONPATH": str(SOURCE), "PATH": ""}
     told = subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
     here = [stream(3, "a"), generator(3, "x").random(), *uniforms(9, 3, "é")]
     assert [float(word) for word in told.split()] == [float(value) for value in here]
-
-
-def test_uniforms_have_a_common_beginning() -> None:
     for count in (0, 1, 7, 8, 9, 100):
-        assert uniforms(count, 4, "x").tolist() == uniforms(200, 4, "x")[:count].tolist()
+        assert uniforms(count, 4, "x").tolist() == uniforms(200, 4, "x")[:count].tolist(), "a common beginning"
 
 
 def test_uniforms_are_uniform() -> None:
@@ -197,3 +182,39 @@ def test_the_signal_before_an_error_is_found_and_a_circle_of_errors_ends() -> No
     assert stop_before(refusal) is None
     wrapped.__cause__ = Stopped(signal.SIGTERM)
     assert stop_before(refusal) is wrapped.__cause__
+
+
+def test_the_time_of_a_stopped_process_does_not_count() -> None:
+    program = """
+import time
+from asr_ablations.tools import machine
+machine.SHORTEST_PAUSE, awake = 0.5, machine.awake
+awake.listen()
+began, wall = awake(), time.perf_counter()
+print("ready", flush=True)
+while not awake.paused:
+    awake()
+    time.sleep(0.01)
+print(time.perf_counter() - wall - (awake() - began), flush=True)
+"""
+    process = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    process.send_signal(signal.SIGSTOP)
+    os.waitid(os.P_PID, process.pid, os.WSTOPPED)
+    stopped = time.perf_counter()
+    time.sleep(0.6)
+    pause = time.perf_counter() - stopped
+    process.send_signal(signal.SIGCONT)
+    message, seconds = process.communicate()[0].splitlines()
+    assert message.startswith("stopped for ")
+    assert message.endswith(" s, which do not count as training time")
+    assert pause <= float(seconds) < pause + 30
+
+
+def test_a_clock_that_is_read_often_loses_little_by_a_signal_alone() -> None:
+    clock = AwakeClock()
+    before = clock()
+    clock._continue()
+    assert 0 <= clock.paused < 5
+    assert clock() >= before

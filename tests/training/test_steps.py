@@ -23,7 +23,6 @@ from asr_ablations.training.callbacks.tables import StepLosses
 from asr_ablations.training.model_summary import draw_model
 from asr_ablations.training.precision import DeviceScaler, Scaled
 from asr_ablations.training.task import Chunks, CTCTask
-from asr_verdicts.errors import UsageError
 from tests.helpers.fits import fit
 from tests.helpers.support import component, compose, group_options, standing_corpus, tiny_overrides
 
@@ -181,31 +180,21 @@ def _leaves(value: Any) -> list[Any]:
     return [value.tolist()] if isinstance(value, torch.Tensor) else [value]
 
 
-def test_on_a_cpu_the_step_is_fused_where_it_can_be() -> None:
-    weights = [("hidden", nn.Parameter(torch.ones(3, 3))), ("output", nn.Parameter(torch.ones(3)))]
-    for name in group_options("optimizer"):
-        make = build(compose(f"optimizer={name}").optimizer)
-        group, *_ = build_optimizer(make, weights, scaled=True).param_groups
-        assert bool(group.get("fused")) == (make.func in FUSED)
-        if make.func in FUSED:
-            (group,) = build_optimizer(partial(make, fused=False), weights, scaled=True).param_groups
-            assert not group["fused"], "as the config has it"
-
-
 @pytest.mark.parametrize("name", group_options("optimizer"))
-def test_a_checkpoint_of_another_device_leaves_the_way_as_it_is(name: str) -> None:
+def test_on_a_cpu_the_step_is_fused_where_it_can_be_whatever_a_checkpoint_of_another_device_says(name: str) -> None:
     """That of a GPU is fused or counts on the device, which on a CPU torch refuses; and a GPU's would not be fused."""
     make = build(compose(f"optimizer={name}").optimizer)
     weights = [("hidden", nn.Parameter(torch.ones(3, 3))), ("output", nn.Parameter(torch.ones(3)))]
     ways = [{"fused": True}, {"fused": False}] if make.func in FUSED else [{"capturable": True}] * (name == "adadelta")
     for way in [{}, *ways]:
         here, there = (build_optimizer(made, weights, scaled=True) for made in (make, partial(make, **way)))
+        assert bool(here.param_groups[0].get("fused")) == (make.func in FUSED)
         own = [{key: group[key] for key in ("fused", "capturable") if key in group} for group in here.param_groups]
         here.load_state_dict(there.state_dict())
         for group, expected in zip(here.param_groups, own, strict=True):
             assert expected.items() <= group.items()
         there.load_state_dict(here.state_dict())
-        assert way.items() <= there.param_groups[0].items()
+        assert way.items() <= there.param_groups[0].items(), "as the config has it"
         for _, parameter in weights:
             parameter.grad = torch.ones_like(parameter)
         here.step()
@@ -295,46 +284,31 @@ def test_a_drawn_model_adds_up_and_stays_as_it_was(name: str) -> None:
     assert sum(layers) == total == sum(p.numel() for p in network.parameters())
 
 
-ALPHABET = Letters("abc ")
-TEXTS = ["abc cab", "a", "bb"]
-LENGTHS = torch.tensor([230, 40, 0])
-
-
-def batch() -> Batch:
-    labels = [ALPHABET.encode(text) for text in TEXTS]
-    return Batch(
-        audio=torch.zeros(0, dtype=torch.int16), lengths=160 * LENGTHS,
-        targets=torch.tensor(list(itertools.chain(*labels))), target_lengths=torch.tensor([len(x) for x in labels]),
-        ids=["1", "2", "3"], texts=TEXTS,
-    )  # fmt: skip
-
-
-FEATURES = torch.randn(3, 230, 4, generator=torch.Generator().manual_seed(0))
-
-
-def test_one_chunk_as_long_as_the_utterance_is_the_whole_loss_and_ctc_refuses_chunks() -> None:
+def test_one_chunk_as_long_as_the_utterance_is_the_whole_loss() -> None:
     """Of whole utterances the loss is the same to the last bits, with the linear alignment of output frames."""
+    texts, lengths, alphabet = ["abc cab", "a", "bb"], torch.tensor([230, 40, 0]), Letters("abc ")
+    labels = [alphabet.encode(text) for text in texts]
+    batch = Batch(
+        audio=torch.zeros(0, dtype=torch.int16), lengths=160 * lengths,
+        targets=torch.tensor(list(itertools.chain(*labels))), target_lengths=torch.tensor([len(x) for x in labels]),
+        ids=["1", "2", "3"], texts=texts,
+    )  # fmt: skip
+    features = torch.randn(3, 230, 4, generator=torch.Generator().manual_seed(0))
     loss = component("loss", "framewise")
-    one = Chunks(component("order", "chunked", length=1000, overlap=0), loss, batch(), FEATURES, LENGTHS)
-    log_probs = torch.randn(3, 230, ALPHABET.outputs, generator=torch.Generator().manual_seed(1)).log_softmax(dim=-1)
-    cut = one.labelled(LENGTHS, 230)
-    assert torch.equal(one.features, FEATURES * (torch.arange(230) < LENGTHS[:, None])[..., None])
-    assert loss(log_probs, LENGTHS, cut) == loss(log_probs, LENGTHS, batch())
-    assert loss.frame_rates(log_probs, LENGTHS, cut) == loss.frame_rates(log_probs, LENGTHS, batch())
-    with pytest.raises(UsageError, match=r"CTC.*whole utterance.*label for each frame.*order=bucketed"):
-        assembled()
-
-
-def assembled(*overrides: str) -> Any:
-    cfg = compose("width=8", "layers=1", "order=chunked", "order.length=20", "order.overlap=5", *overrides)
-    return assemble(cfg, standing_corpus())[0]  # type: ignore[arg-type]
+    one = Chunks(component("order", "chunked", length=1000, overlap=0), loss, batch, features, lengths)
+    log_probs = torch.randn(3, 230, alphabet.outputs, generator=torch.Generator().manual_seed(1)).log_softmax(dim=-1)
+    cut = one.labelled(lengths, 230)
+    assert torch.equal(one.features, features * (torch.arange(230) < lengths[:, None])[..., None])
+    assert loss(log_probs, lengths, cut) == loss(log_probs, lengths, batch)
+    assert loss.frame_rates(log_probs, lengths, cut) == loss.frame_rates(log_probs, lengths, batch)
 
 
 def test_a_chunk_of_a_step_is_trained_on_as_if_it_were_alone() -> None:
     """The loss of a step is the mean over chunks that are cut by hand, each forwarded by itself. Without batch norm,
     in which batch mates matter.
     """
-    task = assembled("loss=framewise", "norm=none", "dropout=0.0")
+    words = ["order=chunked", "order.length=20", "order.overlap=5", "loss=framewise", "norm=none", "dropout=0.0"]
+    task: Any = assemble(compose("width=8", "layers=1", *words), standing_corpus())[0]
     seen = {}
     task.log = lambda name, value, **_: seen.update({name: value})
     own = Batch(

@@ -101,10 +101,6 @@ def test_a_step_minimises_loss_and_penalty_and_logs_both() -> None:
     assert total == pytest.approx(loss + logged["train/penalty"], rel=1e-6)
 
 
-def weights(module: CTCTask) -> torch.Tensor:
-    return torch.cat([p.detach().flatten().clone() for p in module.model.parameters()])
-
-
 def test_validation_error_rates_are_jiwers_and_start_anew_each_epoch(tiny_corpus: Path, tmp_path: Path) -> None:
     """Over all words of all utterances, not the mean over batches; the second epoch knows nothing of the first. The
     logged padding is that of the batches.
@@ -151,7 +147,12 @@ def drawn(overrides: tuple[str, ...], tiny_corpus: Path) -> dict[str, Any]:
     module.augment = lambda features, lengths, ids, seed, epoch: (seen.append(seed), features)[1]
     module.log = lambda *_, **__: None  # type: ignore[method-assign,assignment]
     module.training_step(next(iter(data.train_dataloader())), 0)
-    return {"init": weights(module).tolist(), "order": list(order), "augment": seen, "dropout": dropout}
+    return {
+        "init": [p.tolist() for p in module.model.parameters()],
+        "order": list(order),
+        "augment": seen,
+        "dropout": dropout,
+    }
 
 
 def test_a_stream_has_the_common_seed_or_its_own(tiny_corpus: Path) -> None:
@@ -187,20 +188,20 @@ def test_an_overflow_stays_out_of_the_mean_gradient_norm(tiny_corpus: Path, tmp_
     assert float(row["train/skipped_share"]) == pytest.approx(1 / len(norms))
 
 
-def texts(generator: random.Random, count: int) -> list[str]:
-    """Sentences of 0 to 8 words over few letters, so that many words agree by chance."""
-    words = ["".join(generator.choices("ab é", k=generator.randint(1, 3))) for _ in range(12)]
-    return [" ".join(generator.choices(words, k=generator.randint(0, 8))) for _ in range(count)]
-
-
 @pytest.mark.parametrize(("ours", "theirs"), [(word_errors, WordErrorRate), (character_errors, CharErrorRate)])
 def test_the_rates_are_torchmetrics_own(ours: Any, theirs: type[WordErrorRate]) -> None:
     generator = random.Random(0)
     first, second = ErrorRate(ours), theirs()
+
+    def texts(count: int) -> list[str]:
+        """Sentences of 0 to 8 words over few letters, so that many words agree by chance."""
+        words = ["".join(generator.choices("ab é", k=generator.randint(1, 3))) for _ in range(12)]
+        return [" ".join(generator.choices(words, k=generator.randint(0, 8))) for _ in range(count)]
+
     for epoch in range(3):
         for _ in range(20):
             size = generator.randint(1, 6)
-            hypotheses, references = texts(generator, size), texts(generator, size)
+            hypotheses, references = texts(size), texts(size)
             first.update(hypotheses, references)
             second.update(hypotheses, references)
             assert torch.equal(first.errors, second.errors)

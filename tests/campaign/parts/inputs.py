@@ -7,8 +7,7 @@ from collections import Counter
 
 from asr_ablations.tools.files import SOURCE
 from tests.campaign.commands import environment, run_command
-from tests.campaign.input_places import InputPlaces
-from tests.campaign.input_table import FINE, OUTCOMES, Case, judge, read_table
+from tests.campaign.input_places import FINE, OUTCOMES, Case, InputPlaces, judge, read_table
 from tests.campaign.part import Context, Report
 
 NAME = "inputs"

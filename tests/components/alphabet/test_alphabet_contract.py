@@ -19,12 +19,7 @@ from asr_verdicts.errors import UsageError
 from tests.helpers.support import CONF, component, compose, group_options
 
 WORDS = ["cool bees see", "aa a aaa", "llama", "no"]
-PARTED = ["co_ol be_es se_e", "a_a a a_a_a", "l_lama", "no"]
-"""The same with a separation character."""
 every_alphabet = pytest.mark.parametrize("name", group_options("alphabet"))
-every_spelling = pytest.mark.parametrize(
-    "name", [name for name in group_options("alphabet") if "separation" in compose(f"alphabet={name}").alphabet]
-)
 
 
 def corpus(*texts: str) -> Any:
@@ -84,21 +79,18 @@ def test_a_checkpoint_restores_the_alphabet(name: str) -> None:
             restored.check_state(other.state())
 
 
-@every_spelling
-def test_the_separation_stands_between_double_letters_alone(name: str) -> None:
+@pytest.mark.parametrize(
+    "name", [name for name in group_options("alphabet") if "separation" in compose(f"alphabet={name}").alphabet]
+)
+def test_the_separation_stands_between_double_letters_alone_and_is_a_new_character(name: str) -> None:
     """Baunsgaard2020 §4.4.3: "cool" is "co_ol"."""
     result = alphabet(name, "_")
     written = ["".join(result.characters[i - 1] for i in result.encode(spelled(result, text))) for text in WORDS]
-    assert written == [spelled(result, text) for text in PARTED]
+    assert written == [spelled(result, text) for text in ("co_ol be_es se_e", "a_a a a_a_a", "l_lama", "no")]
     assert result.foreign(written[0]) == ["_"], "a text may not hold it"
-
-
-@every_spelling
-@pytest.mark.parametrize("separation", ["a", "__", 3])
-def test_a_separation_that_is_no_new_character_is_refused(name: str, separation: Any) -> None:
-    separation = spelled(alphabet(name), separation) if isinstance(separation, str) else separation
-    with pytest.raises(UsageError, match=f"alphabet.separation={separation}: expected one character"):
-        alphabet(name, separation)
+    for separation in (spelled(alphabet(name), "a"), "__", 3):
+        with pytest.raises(UsageError, match=f"alphabet.separation={separation}: expected one character"):
+            alphabet(name, separation)
 
 
 def test_the_derived_alphabet_is_that_of_the_training_text_with_composed_letters() -> None:
@@ -108,13 +100,10 @@ def test_the_derived_alphabet_is_that_of_the_training_text_with_composed_letters
     assert Spelled(characters=characters, separation=None)(corpus()).characters == " 'aąćz"
 
 
-@pytest.mark.parametrize("language", alphabets(CONF))
-def test_the_language_chooses_its_alphabet(language: str) -> None:
-    by_language, by_name = compose(f"data.language={language}"), compose(f"alphabet={language}")
-    assert by_language.alphabet.characters == by_name.alphabet.characters
-
-
-def test_an_unknown_language_is_named_with_the_choices() -> None:
+def test_the_language_chooses_its_alphabet_and_an_unknown_one_is_named_with_the_choices() -> None:
+    for language in alphabets(CONF):
+        chosen, named = compose(f"data.language={language}"), compose(f"alphabet={language}")
+        assert chosen.alphabet.characters == named.alphabet.characters
     for language in ("xx", "../alphabet/en", None):
         cfg = compose()
         cfg.data.language = language

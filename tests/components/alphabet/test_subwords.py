@@ -1,6 +1,7 @@
 """Pieces of words: SentencePiece's own encodings, and every search behind them."""
 
 import itertools
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -41,15 +42,14 @@ def test_texts_have_the_labels_that_sentencepiece_gives_them(alphabet: Pieces) -
         assert processor.decode(restored.encode(text)) == restored.decode(restored.encode(text)) == text
 
 
-@pytest.mark.parametrize(("size", "type_"), [(5, "bpe"), (5, "unigram"), (5000, "bpe"), (5000, "unigram")])
-def test_a_size_that_the_text_does_not_allow_is_refused_in_a_line(size: int, type_: str) -> None:
-    with pytest.raises(UsageError, match=rf"^alphabet\.size={size}: expected (at most|more than) .*\d+.*$"):
-        pieces(type_, size)
-
-
-def test_a_damaged_model_is_refused() -> None:
+def test_a_size_that_the_text_does_not_allow_and_a_damaged_model_are_refused_in_a_line() -> None:
+    for size, type_ in itertools.product((5, 5000), ("bpe", "unigram")):
+        with pytest.raises(UsageError, match=rf"^alphabet\.size={size}: expected (at most|more than) .*\d+.*$"):
+            pieces(type_, size)
     with pytest.raises(UsageError, match="damaged"):
         Pieces(b"no model")
+    with pytest.raises(UsageError, match="needs an alphabet of letters"):
+        decoder("beam_charlm", pieces("bpe"), lm=None)
 
 
 def spoken(alphabet: Alphabet, texts: list[str], sure: float = 0.97) -> tuple[torch.Tensor, torch.Tensor]:
@@ -63,24 +63,13 @@ def spoken(alphabet: Alphabet, texts: list[str], sure: float = 0.97) -> tuple[to
     return torch.nn.utils.rnn.pad_sequence(rows, batch_first=True), torch.tensor([len(row) for row in rows])
 
 
-@pytest.fixture(scope="module")
-def word_list(tmp_path_factory: pytest.TempPathFactory) -> str:
-    file = tmp_path_factory.mktemp("words") / "words.txt"
-    file.write_text("\n".join(VOCABULARY))
-    return str(file)
-
-
 @pytest.mark.parametrize("name", ["greedy", "beam", "lexicon"])
-def test_every_search_reads_what_it_reads_with_letters(name: str, alphabet: Pieces, word_list: str) -> None:
-    options = {"words": word_list} if name == "lexicon" else {}
+def test_every_search_reads_what_it_reads_with_letters(name: str, alphabet: Pieces, tmp_path: Path) -> None:
+    (tmp_path / "words.txt").write_text("\n".join(VOCABULARY))
+    options = {"words": str(tmp_path / "words.txt")} if name == "lexicon" else {}
     texts = [*TEXTS, "", "the tooth", *VOCABULARY]
     assert decoder(name, LETTERS, **options)(*spoken(LETTERS, texts)) == texts
     assert decoder(name, alphabet, **options)(*spoken(alphabet, texts)) == texts
-
-
-def test_a_search_over_letters_refuses_pieces(alphabet: Pieces) -> None:
-    with pytest.raises(UsageError, match="needs an alphabet of letters"):
-        decoder("beam_charlm", alphabet, lm=None)
 
 
 def test_words_are_where_their_labels_are(alphabet: Pieces) -> None:

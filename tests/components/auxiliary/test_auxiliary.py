@@ -13,7 +13,6 @@ from asr_ablations.data.batch import Batch
 from asr_ablations.training.assembly import assemble
 from asr_ablations.training.auxiliary import auxiliary_of, count_parameters, without_auxiliary
 from asr_ablations.training.task import CTCTask
-from asr_verdicts.errors import UsageError
 from tests.helpers.support import component, compose, group_options, standing_corpus
 
 SMALL = ("width=8", "layers=2", "gpus=0", "logger=csv", "alphabet.characters='ab '", "dropout=0")
@@ -181,22 +180,6 @@ def test_later_layers_see_the_probabilities_that_condition_them(network: list[st
     assert torch.equal(ours, copied), "recognition keeps it"
     assert not torch.allclose(ours, before)
     assert count_parameters(model) == sum(weights.numel() for weights in model.parameters())
-
-
-def test_what_cannot_work_is_one_line() -> None:
-    conditioned = ["auxiliary=inter_ctc", "auxiliary.self_conditioned=true", "auxiliary.layer=output"]
-    for overrides, message in (
-        (["auxiliary=inter_ctc", "auxiliary.layer=x"], r"auxiliary\.layer=x: expected .*recurrent\.0, .*output"),
-        (["auxiliary=transducer", "auxiliary.weight=0"], r"auxiliary\.weight=0: expected a number above 0"),
-        (["auxiliary=attention", "auxiliary.heads=3"], r"auxiliary\.heads=3: expected a divisor of 8"),
-        (["auxiliary=attention", "auxiliary.smoothing=1"], r"smoothing=1: expected a number from 0 to below 1"),
-        (conditioned, r"auxiliary\.layer=output: expected a layer that gets lengths, such as recurrent\.0"),
-        (["decoder=attention_rescored"], "decoder: AttentionRescored rescores transcripts, which only src/evaluate"),
-        (["auxiliary=inter_ctc", "order=chunked", "loss=framewise"], "order=chunked: an auxiliary loss needs whole"),
-        (["loss=cr_ctc"], "loss=cr_ctc: both views of an utterance would be equal"),
-    ):
-        with pytest.raises(UsageError, match=message):
-            task(*overrides)
 
 
 def test_consistency_and_smoothing_are_their_formulas() -> None:

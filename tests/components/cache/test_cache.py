@@ -18,7 +18,6 @@ import torch
 from asr_ablations.config.build import build
 from asr_ablations.data import audio, recording_cache
 from asr_ablations.data.utterances import Utterance, Utterances
-from asr_ablations.training.assembly import assemble
 from asr_verdicts.errors import UsageError
 from tests.helpers.support import component, compose, tiny_overrides
 
@@ -40,7 +39,9 @@ def same(result: list[np.ndarray], expected: list[np.ndarray]) -> bool:
     return all(a.dtype == b.dtype and np.array_equal(a, b) for a, b in zip(result, expected, strict=True))
 
 
-def test_pcm_holds_the_samples_of_the_files_and_needs_them_no_more(utterances: list[Utterance], tmp_path: Path) -> None:
+def test_pcm_holds_the_samples_of_the_files_and_features_those_of_the_waveform_in_16_bits(
+    utterances: list[Utterance], tmp_path: Path
+) -> None:
     expected = [audio.read(u.audio, u.offset, u.duration) for u in utterances]
     cache = component("cache", "pcm", root=str(tmp_path))
     opened = cache.open("train", utterances, 0)
@@ -48,9 +49,6 @@ def test_pcm_holds_the_samples_of_the_files_and_needs_them_no_more(utterances: l
     assert same(read_all(cache, utterances), expected)
     opened = cache.open("train", utterances, 0)
     assert same([opened.read(u)[0] for u in reversed(utterances)], expected[::-1])
-
-
-def test_features_are_those_of_the_waveform_in_16_bits(utterances: list[Utterance], tmp_path: Path) -> None:
     cache = component("cache", "features", root=str(tmp_path))
     features = build(compose().features)
     opened = cache.open("train", utterances, 0)
@@ -96,18 +94,20 @@ def test_a_whole_cache_is_not_built_again_and_a_strangers_index_not_used(
     assert same(result, [audio.read(u.audio, u.offset, u.duration) for u in utterances])
 
 
-@pytest.mark.parametrize(("name", "kept"), [("values", None), ("values", 0.5), ("index.npy", 0.5), ("index.npy", 0)])
 def test_a_damaged_cache_is_found_and_built_anew(
-    built: Path, utterances: list[Utterance], name: str, kept: float | None, caplog: pytest.LogCaptureFixture
+    built: Path, utterances: list[Utterance], caplog: pytest.LogCaptureFixture
 ) -> None:
-    path = built / name
-    content = path.read_bytes()
-    path.unlink()
-    if kept is not None:
-        path.write_bytes(content[: int(len(content) * kept)])
-    result = read_all(component("cache", "pcm", root=str(built.parent)), utterances)
-    assert same(result, [audio.read(u.audio, u.offset, u.duration) for u in utterances])
-    assert f"cache {built} is damaged and is being rebuilt" in caplog.text
+    for name, kept in (("values", None), ("values", 0.5), ("index.npy", 0.5), ("index.npy", 0)):
+        caplog.clear()
+        path = built / name
+        content = path.read_bytes()
+        path.unlink()
+        if kept is not None:
+            path.write_bytes(content[: int(len(content) * kept)])
+        result = read_all(component("cache", "pcm", root=str(built.parent)), utterances)
+        assert same(result, [audio.read(u.audio, u.offset, u.duration) for u in utterances])
+        assert f"cache {built} is damaged and is being rebuilt" in caplog.text
+        time.sleep(0.02)
 
 
 def test_a_cache_that_is_cut_or_removed_while_a_run_reads_it(built: Path, utterances: list[Utterance]) -> None:
@@ -144,14 +144,6 @@ def test_a_full_disk_is_told_and_leaves_nothing(utterances: list[Utterance], tmp
     assert "cache.root" in line
     assert "\n" not in line
     assert [path.suffix for path in tmp_path.iterdir()] == []
-
-
-def test_an_unreadable_utterance_ends_the_build_and_leaves_nothing(tmp_path: Path) -> None:
-    (tmp_path / "a.flac").write_bytes(b"no audio")
-    unreadable = [Utterance("a", "s", tmp_path / "a.flac", 0, 1, "a")]
-    with pytest.raises(UsageError, match=r"cannot read audio .*a\.flac"):
-        component("cache", "pcm", root=str(tmp_path / "cache")).open("train", unreadable, 0)
-    assert [path.suffix for path in (tmp_path / "cache").iterdir()] == []
 
 
 def slow_build(root: Path, utterances: list[Utterance], begun: Any, go_on: Any, builds: Any) -> None:
@@ -195,9 +187,3 @@ def test_what_a_killed_builder_left_is_removed_by_the_next(utterances: list[Utte
     again.set()
     slow_build(tmp_path, utterances, FORK.Event(), again, FORK.Value("i", 0))
     assert sorted(path.name for path in tmp_path.iterdir()) == ["shared"]
-
-
-def test_features_cannot_be_cached_under_an_augmentation_of_waveforms(tiny_corpus: Path) -> None:
-    cfg = compose(*tiny_overrides(tiny_corpus), "cache=features", "augment=speed_specaugment")
-    with pytest.raises(UsageError, match="cache=features: expected pcm or none"):
-        assemble(cfg, build(cfg.data))

@@ -1,7 +1,6 @@
 """Lightning callbacks of a run's own choice."""
 
 import csv
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -35,26 +34,16 @@ def test_the_norms_of_each_layer_are_logged_after_every_epoch(tiny_corpus: Path,
         assert float(table[f"weight_norm/{part}"]) == pytest.approx(squares**0.5, rel=1e-5)
 
 
-@pytest.fixture
-def _without_memory() -> Iterator[None]:
-    caches = (targets.read_allowed, targets.options_by_name, targets.contents_by_name)
-    for cached in caches:
-        cached.cache_clear()
-    yield
-    for cached in caches:
-        cached.cache_clear()
-
-
-@pytest.mark.usefixtures("_without_memory")
 def test_own_callbacks_run_in_order_and_their_source_is_part_of_the_identity(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> None:
+    for cached in (targets.read_allowed, targets.options_by_name, targets.contents_by_name):
+        cached.cache_clear()
+        request.addfinalizer(cached.cache_clear)
     (tmp_path / "conf/callbacks").mkdir(parents=True)
     (tmp_path / "conf/callbacks/mine.yaml").write_text("_target_: own_callback.Mine\nevery: 5\n")
-    source = tmp_path / "own_callback.py"
-    own = (
-        "import pytorch_lightning as pl\nclass Mine(pl.Callback):\n    def __init__(self, every): self.every = every\n"
-    )
+    source, own = tmp_path / "own_callback.py", "import pytorch_lightning as pl\nclass Mine(pl.Callback):\n"
+    own += "    def __init__(self, every): self.every = every\n"
     source.write_text(own)
     monkeypatch.setenv(targets.FOLDERS, str(tmp_path / "conf"))
     monkeypatch.syspath_prepend(str(tmp_path))
@@ -72,13 +61,10 @@ def test_own_callbacks_run_in_order_and_their_source_is_part_of_the_identity(
     assert identity(without[0]) == identity(without[1])
 
 
-def test_an_unknown_callback_is_refused() -> None:
+def test_an_arm_is_named_by_its_callbacks_and_an_unknown_one_refused() -> None:
     for word in ("default", "5"):
         with pytest.raises(UsageError, match=f"callbacks={word}: expected weight_norms"):
             compose(CONF, [f"callbacks={word}"], name="config", folder=None)
-
-
-def test_an_arm_is_named_by_its_callbacks() -> None:
     for words, name in (([], "none"), (["callbacks=weight_norms"], "weight_norms")):
         cfg = compose(CONF, ["overrides=[]", *words], name="config", folder=None)
         assert choice_of(ComposedRun(plain(cfg), list(cfg.overrides)), "callbacks") == name

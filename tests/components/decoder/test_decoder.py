@@ -44,28 +44,19 @@ def test_alone_as_in_a_batch(name: str) -> None:
     assert decode(log_probs, lengths) == alone
     assert alone[1] == ""
     assert len(set(alone)) > 3
-
-
-@every_variant
-def test_no_frames_at_all(name: str) -> None:
-    decode = decoder(name)
     assert decode(torch.zeros(2, 0, LETTERS.outputs), torch.tensor([0, 0])) == ["", ""]
-
-
-WRONG = {
-    "beam_width": ([0, 2.5, True, "wide", 10**9], "a whole number from 1 to 65536"),
-    "prune_beams": ([0, float("nan"), "a"], "a number above 0"),
-    "prune_symbols": ([0], "a number above 0"),
-    "alpha": ([float("inf"), "a", True], "a number"),
-    "beta": ([float("-inf")], "a number"),
-    "unknown": ([float("nan")], "a number"),
-}
 
 
 @every_variant
 def test_a_wrong_value_is_named_with_what_was_expected(name: str) -> None:
-    for key in WRONG.keys() & described("decoder", name).keys():
-        values, in_range = WRONG[key]
+    wrong = {
+        "beam_width": ([0, 2.5, True, "wide", 10**9], "a whole number from 1 to 65536"),
+        "prune_beams": ([0, float("nan"), "a"], "a number above 0"), "prune_symbols": ([0], "a number above 0"),
+        "alpha": ([float("inf"), "a", True], "a number"), "beta": ([float("-inf")], "a number"),
+        "unknown": ([float("nan")], "a number"),
+    }  # fmt: skip
+    for key in wrong.keys() & described("decoder", name).keys():
+        values, in_range = wrong[key]
         for value in [*values, None]:
             expected = "a number, such as " if value is True or value != value else in_range  # the config refuses these
             with pytest.raises(UsageError, match=f"decoder.{key}={value}: expected {expected}") as message:

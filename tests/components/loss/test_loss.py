@@ -2,7 +2,6 @@
 
 import itertools
 import math
-from typing import Any
 
 import numpy as np
 import pytest
@@ -41,18 +40,13 @@ def test_kernels_give_the_numbers_of_torch() -> None:
 
 @pytest.mark.usefixtures("interpreted")
 @without_its_warnings
-def test_the_smallest_utterances() -> None:
+def test_the_smallest_utterances_and_what_is_no_number() -> None:
     for frames, labels in ((0, []), (0, [1]), (1, [1]), (1, []), (2, [1, 1]), (3, [1, 1])):
         log_probs = torch.randn(1, 4, 3, generator=torch.Generator().manual_seed(2)).log_softmax(2)
         sizes = torch.tensor([frames]), torch.tensor([len(labels)])
         targets = torch.tensor(labels, dtype=torch.long)
         expected = ctc_loss(log_probs.transpose(0, 1), targets, *sizes, reduction="none")
         torch.testing.assert_close(device_ctc(log_probs, targets, *sizes), expected)
-
-
-@pytest.mark.usefixtures("interpreted")
-@without_its_warnings
-def test_a_log_probability_that_is_no_number_is_seen(monkeypatch: Any) -> None:
     log_probs = torch.full((1, 3, 3), float("nan"))
     assert device_ctc(log_probs, torch.tensor([1]), torch.tensor([3]), torch.tensor([1])).isnan().all()
 
@@ -90,8 +84,6 @@ def test_each_reduction_is_what_it_is_called(name: str) -> None:
         loss = component("loss", name, reduction=reduction)
         assert loss(log_probs, torch.tensor(FRAMES), framewise_batch(TEXTS)).item() == pytest.approx(value, rel=1e-5)
         assert loss.weight(framewise_batch(TEXTS)) == (1 if reduction == "sum" else 4)
-    with pytest.raises(UsageError, match=rf"loss\.reduction=mean: expected .*{unit}"):
-        component("loss", name, reduction="mean")
 
 
 ALPHABET = Letters("abc ")
@@ -219,10 +211,6 @@ def test_aligning_leaves_no_trace_in_the_run(teacher, tiny_corpus):
 
 
 def test_what_cannot_be_is_one_line(teacher, tiny_corpus, tmp_path):
-    with pytest.raises(UsageError, match=r"loss\.run=null: expected a finished run's folder"):
-        Aligned(run=None, reduction="frame")
-    with pytest.raises(UsageError, match=r"not a run folder"):
-        Aligned(run=str(tmp_path), reduction="frame")
     polish = data_of(tiny_corpus, "alphabet=en", "alphabet.characters='abcdefghijklmnopqrstuvwxyz ąę'")
     with pytest.raises(UsageError, match=r"its alphabet is"):
         Aligned(run=str(teacher), reduction="frame").prepare(polish.sets, torch.device("cpu"))

@@ -11,9 +11,7 @@ from torch.nn.functional import gelu
 from asr_ablations.components.model.attention import RelativeAttention, encode
 from asr_ablations.components.model.e_branchformer import DepthwiseConvolution, GatingMLP, Layer
 from asr_ablations.config.build import build
-from asr_ablations.training.assembly import assemble
-from asr_verdicts.errors import UsageError
-from tests.helpers.support import compose, standing_corpus
+from tests.helpers.support import compose
 
 
 def test_encodings_are_sines_and_cosines_of_the_distance() -> None:
@@ -182,26 +180,3 @@ def test_a_skipped_layer_changes_nothing_and_gets_gradients_of_zero() -> None:
     for name, weights in skipping.encoder.encoder.transformer.layers[0].named_parameters():
         assert weights.grad is not None
         assert "rel_attn_embed" in name or not weights.grad.any()  # all layers share the embedding of distances
-
-
-def test_what_cannot_be_is_refused_in_one_line() -> None:
-    for word, message in (
-        ("model.heads=3", r"model\.heads=3: expected a divisor of width=16"),
-        ("model.extractor_norm=batch", r"model\.extractor_norm=batch: expected group, layer"),
-        ("model.convolutions=[[4,3]]", r"model\.convolutions=\[4, 3\]: expected \[channels, kernel, stride\]"),
-        ("model.relative_positions={buckets: 8}", r"model\.relative_positions=.*: expected null, or \{buckets"),
-        ("model.relative_positions={buckets: 80, max_distance: 20}", "max_distance=20: expected .* from 21"),
-        ("model.layer_drop=1", r"model\.layer_drop=1: expected a number from 0 to below 1"),
-        ("model.masks={time_masks: 1, frequency_width: 17}", r"frequency_width=17: expected .* from 0 to 16"),
-        ("model.norm_first=1", r"model\.norm_first=1: expected true or false"),
-    ):
-        with pytest.raises(UsageError, match=message):
-            encoder("model=wav2vec2", *SMALL, word)
-    for words, message in (
-        (["features=logmel40"], "reads samples, not frames of 40 values: features=waveform"),
-        (["augment=specaugment"], "features=waveform: augment would change samples"),
-        (["order=chunked", "loss=framewise"], "order=chunked: it cuts feature frames"),
-        (["loss=cr_ctc"], "both views of an utterance would be equal"),
-    ):
-        with pytest.raises(UsageError, match=message):
-            assemble(compose("model=wav2vec2", *SMALL, *words), standing_corpus())

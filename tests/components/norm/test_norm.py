@@ -23,9 +23,9 @@ every_variant = pytest.mark.parametrize("name", group_options("norm"))
 every_shape = pytest.mark.parametrize("shape", SHAPES, ids=["sequence", "image"])
 
 
-def norm(name: str, shape: tuple[int, ...], training: bool = True) -> nn.Module:
+def norm(name: str, shape: tuple[int, ...], training: bool = True, **options: Any) -> Any:
     """For frames of a batch of this shape, with weights and statistics that are not those of the first moment."""
-    module: nn.Module = component("norm", name)(list(shape[2:])).train()
+    module: nn.Module = component("norm", name)(list(shape[2:]), **options).train()
     with torch.no_grad():
         for seed, parameter in enumerate(module.parameters()):
             parameter.copy_(0.5 + torch.rand(parameter.shape, generator=torch.Generator().manual_seed(seed)))
@@ -77,20 +77,14 @@ def test_gradients_and_state_stay_finite(name: str, shape: tuple[int, ...], leng
     assert all(n is not None and torch.isfinite(n).all() for n in numbers)
 
 
-def packed_reference(module: nn.Module, x: torch.Tensor, lengths: torch.Tensor) -> tuple[torch.Tensor, ...]:
-    """torch's batch norm over the valid frames only: (output, running mean, running variance)."""
-    mean, variance = torch.zeros(CHANNELS), torch.ones(CHANNELS)
-    frames = valid(x, lengths).flatten(0, -2)
-    y = batch_norm(frames, mean, variance, module.weight, module.bias, True, module.momentum, module.epsilon)
-    return y, mean, variance
-
-
 @every_shape
 @pytest.mark.parametrize("lengths", [[5, 0, 1, 3], [6, 6, 6, 6], [2, 0, 0, 0]], ids=["mixed", "full", "one row"])
 def test_batch_norm_is_torchs_over_the_valid_frames(shape: tuple[int, ...], lengths: list[int]) -> None:
     module, (x, sizes) = norm("batch", shape), signal(shape, torch.tensor(lengths))
     weights = torch.randn(shape, generator=torch.Generator().manual_seed(8))
-    expected, mean, variance = packed_reference(module, (theirs := x.clone().requires_grad_()), sizes)
+    mean, variance, theirs = torch.zeros(CHANNELS), torch.ones(CHANNELS), x.clone().requires_grad_()
+    frames, parameters = valid(theirs, sizes).flatten(0, -2), (module.weight, module.bias)
+    expected = batch_norm(frames, mean, variance, *parameters, True, module.momentum, module.epsilon)
     result = module((ours := x.clone().requires_grad_()), sizes)
     torch.testing.assert_close(valid(result, sizes).flatten(0, -2), expected, atol=1e-5, rtol=1e-5)
     torch.testing.assert_close(module.running_mean, mean)
@@ -197,29 +191,11 @@ def test_two_ranks_are_one_process_with_the_doubled_batch(tmp_path: Path) -> Non
     assert not torch.allclose(result[0]["output"], alone["output"], atol=0.1), "the other rank's frames count"
 
 
-FUSED_LENGTHS = torch.tensor([7, 0, 1, 5])
-FUSED_SHAPE = (4, 7, 2, 3)
-
-
-def fused_norm(shape: tuple[int, ...], **options: Any) -> BatchNorm:
-    module: BatchNorm = component("norm", "batch")(list(shape[2:]), **options).train()
-    for seed, parameter in enumerate(module.parameters()):
-        nn.init.uniform_(parameter, 0.5, 1.5, generator=torch.Generator().manual_seed(seed))
-    return module
-
-
-def fused_signal(shape: tuple[int, ...], dtype: torch.dtype) -> tuple[torch.Tensor, torch.Tensor]:
-    generator = torch.Generator().manual_seed(7)
-    return (2 + 3 * torch.randn(shape, generator=generator)).to(dtype), torch.randn(shape, generator=generator)
-
-
-def passed(
-    module: BatchNorm, x: torch.Tensor, weights: torch.Tensor, lengths: torch.Tensor, way: str = "normalise_fused"
-) -> Any:
+def passed(module: BatchNorm, x: torch.Tensor, weights: torch.Tensor, lengths: list[int], way: str) -> Any:
     """Output, gradients and statistics of a step whose output is clipped to 0..1. way: the name of a method."""
-    x = x.clone().requires_grad_()
+    x, sizes = x.clone().requires_grad_(), torch.tensor(lengths)
     is_plain = way == "normalise_masked"
-    y = module.normalise_masked(x, lengths).clamp(0.0, 1.0) if is_plain else getattr(module, way)(x, lengths, 0.0, 1.0)
+    y = module.normalise_masked(x, sizes).clamp(0.0, 1.0) if is_plain else getattr(module, way)(x, sizes, 0.0, 1.0)
     gradients = torch.autograd.grad((y.float() * weights).sum(), [x, *module.parameters()])
     return {"y": y, **dict(zip(("x", "weight", "bias"), gradients, strict=True)), **dict(module.named_buffers())}
 
@@ -244,9 +220,9 @@ def interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_one_pass_is_the_plain_one_clipped(
     shape: tuple[int, ...], dtype: torch.dtype, lengths: list[int], way: str
 ) -> None:
-    x, weights = fused_signal(shape, dtype)
-    plain = passed(fused_norm(shape), x, weights, torch.tensor(lengths), "normalise_masked")
-    one = passed(fused_norm(shape), x, weights, torch.tensor(lengths), way)
+    x, weights = signal(shape)[0].to(dtype), torch.randn(shape, generator=torch.Generator().manual_seed(8))
+    plain = passed(norm("batch", shape), x, weights, lengths, "normalise_masked")
+    one = passed(norm("batch", shape), x, weights, lengths, way)
     for key, expected in plain.items():
         assert one[key].dtype == expected.dtype
         rounding = {} if dtype == torch.float32 else {"rtol": 2e-2, "atol": 2e-2}
@@ -259,24 +235,23 @@ def test_one_pass_is_the_plain_one_clipped(
 @pytest.mark.parametrize("way", ["normalise_fused", "normalise_valid", "normalise_masked"])
 def test_a_gradient_passes_where_the_output_is_at_a_bound(way: str, bound: float) -> None:
     """A channel of equal values has its bias as output; clamp of torch 2.14 would give it no gradient."""
-    x, module = torch.ones(2, 3, 1), fused_norm((2, 3, 1))
+    x, module = torch.ones(2, 3, 1), norm("batch", (2, 3, 1))
     nn.init.constant_(module.bias, bound)
-    assert float(passed(module, x, x, torch.tensor([3, 2]), way)["bias"]) == 5
+    assert float(passed(module, x, x, [3, 2], way)["bias"]) == 5
 
 
 @pytest.mark.usefixtures("interpreted")
 @without_its_warnings
 def test_ranks_share_their_statistics_in_both_passes() -> None:
     """Two ranks with the same batch have the numbers of one process with both, each half of its weights' gradient."""
-    x, weights = fused_signal(FUSED_SHAPE, torch.float32)
-    rank = passed(fused_norm(FUSED_SHAPE, reduce=lambda sums: 2 * sums), x, weights, FUSED_LENGTHS)
-    both = passed(fused_norm(FUSED_SHAPE), x.repeat(2, 1, 1, 1), weights.repeat(2, 1, 1, 1), FUSED_LENGTHS.repeat(2))
-    for key in ("y", "x"):
-        torch.testing.assert_close(rank[key].repeat(2, 1, 1, 1), both[key])
-    for key in ("weight", "bias"):
-        torch.testing.assert_close(2 * rank[key], both[key])
-    for key in ("running_mean", "running_variance"):
-        torch.testing.assert_close(rank[key], both[key])
+    shape, lengths = (4, 7, 2, 3), [7, 0, 1, 5]
+    x, weights = signal(shape)[0], torch.randn(shape, generator=torch.Generator().manual_seed(8))
+    rank = passed(norm("batch", shape, reduce=lambda sums: 2 * sums), x, weights, lengths, "normalise_fused")
+    twice = (value.repeat(2, 1, 1, 1) for value in (x, weights))
+    both = passed(norm("batch", shape), *twice, 2 * lengths, "normalise_fused")
+    for key, value in both.items():
+        own = rank[key].repeat(2, 1, 1, 1) if key in ("y", "x") else rank[key] * (2 if key in ("weight", "bias") else 1)
+        torch.testing.assert_close(own, value)
 
 
 @pytest.mark.usefixtures("interpreted")

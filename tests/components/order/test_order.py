@@ -9,7 +9,6 @@ import torch
 
 from asr_ablations.data.batch import BatchOrder, BatchSize, Count, Seconds
 from asr_ablations.tools.random_streams import generator
-from asr_verdicts.errors import UsageError
 from tests.helpers.every_key import exempt, refused
 from tests.helpers.support import component, group_options
 
@@ -80,9 +79,6 @@ def test_chunks_are_those_of_a_loop() -> None:
                     break
                 start += length - overlap
         assert list(zip(*(part.tolist() for part in order.chunks(torch.tensor(lengths))), strict=True)) == expected
-    for length, overlap in ((0, 0), (100, 100), (100, -1)):
-        with pytest.raises(UsageError, match=r"order.length.*order.overlap.*less than the length"):
-            component("order", "chunked", length=length, overlap=overlap)
 
 
 def sampler(name: str, rank: int, ranks: int, count: int = 1003, seconds: float | None = None) -> BatchOrder:

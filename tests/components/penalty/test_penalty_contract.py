@@ -1,12 +1,9 @@
 """Penalties of the weights: the formula against a loop, and its gradient. What a step does with one: test_task.py."""
 
-from typing import Any
-
 import pytest
 import torch
 from torch import nn
 
-from asr_verdicts.errors import UsageError
 from tests.helpers.support import component
 
 
@@ -32,9 +29,3 @@ def test_it_stays_finite_where_the_weights_have_16_bits() -> None:
     model = nn.Linear(300, 300, bias=False)
     nn.init.constant_(model.weight, 1.0)
     assert component("penalty", "l2", scale=1.0)(model.half()).item() == 90000  # the largest half is 65504
-
-
-@pytest.mark.parametrize("scale", [-0.1, "much"])
-def test_a_wrong_scale_is_refused(scale: Any) -> None:
-    with pytest.raises(UsageError, match=r"penalty\.scale"):
-        component("penalty", "l2", scale=scale)

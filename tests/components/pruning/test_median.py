@@ -61,12 +61,9 @@ def test_only_finished_runs_that_came_as_far_count_after_the_warm_up(sweep: Path
     assert rule(own, siblings=4).reason() is not None
     assert rule(own, warm_up=3).reason() is None
     assert rule(sweep / "not-begun").reason() is None
-
-
-def test_a_number_below_one_is_refused(tmp_path: Path) -> None:
     for name in ("warm_up", "siblings"):
         with pytest.raises(UsageError, match=f"pruning.{name}=0: expected a whole number, 1 or more"):
-            MedianStopping(tmp_path, KEY, **{"warm_up": 1, "siblings": 1, name: 0})
+            rule(own, **{name: 0})
 
 
 def config(corpus: Path, outputs: Path, *overrides: str) -> DictConfig:

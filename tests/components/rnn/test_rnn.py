@@ -5,15 +5,8 @@ import torch
 from torch import nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-from asr_ablations.components.model.directions import (
-    KINDS,
-    Directions,
-    autocast_of_recurrences,
-    flip_frames,
-    reversal_indices,
-)
+from asr_ablations.components.model.directions import KINDS, Directions, autocast_of_recurrences
 from asr_ablations.components.model.ds2 import Lookahead
-from asr_verdicts.errors import UsageError
 from tests.helpers.support import component, group_options
 
 LENGTHS = torch.tensor([6, 0, 1, 4])
@@ -180,40 +173,14 @@ def test_under_bfloat16_on_cuda_input_and_weights_are_bfloat16_over_float32_mast
     assert {p.dtype for p in recurrence.parameters()} == {torch.float32}
 
 
-def test_whole_rows_are_flipped_as_a_gather_would() -> None:
-    index = reversal_indices(torch.tensor([3, 0, 1, 4]), 4, torch.device("cpu"))
-    assert index.tolist() == [[2, 1, 0, 3], [0, 1, 2, 3], [0, 1, 2, 3], [3, 2, 1, 0]]
-    assert torch.equal(index.gather(1, index), torch.arange(4).expand(4, 4))
-    for x in (torch.randn(4, 5, 3), torch.randn(5, 4, 3).transpose(0, 1), torch.randn(4, 5, 6)[..., ::2]):
-        x.requires_grad_()
-        flip = reversal_indices(torch.tensor([3, 0, 1, 5]), 5, x.device)
-        index = flip[..., None].expand_as(x)
-        with torch.no_grad():
-            assert torch.equal(flip_frames(x, flip), x.gather(1, index))
-        y, weights = flip_frames(x, flip), torch.randn(4, 5, 3)
-        assert torch.equal(y, x.gather(1, index))
-        (gradient,) = torch.autograd.grad(y, x, weights)
-        assert torch.equal(gradient, weights.gather(1, index))
-
-
-FRAMES, SIZE = 2, 3
-
-
-def test_it_is_the_formula_of_amodei_et_al() -> None:
+def test_the_lookahead_is_the_formula_of_amodei_et_al() -> None:
     """2016, §3.7: r_(t,i) = Σ_j W_(i,j) h_(t+j-1,i), j from 1 to τ + 1; nothing lies past an utterance."""
     torch.manual_seed(2)
-    module, x = Lookahead(SIZE, FRAMES), torch.randn(len(LENGTHS), 7, SIZE)
+    module, x = Lookahead(3, 2), torch.randn(len(LENGTHS), 7, 3)
     weights = module.convolve.weight[:, 0]  # (D, τ + 1)
     expected = torch.zeros_like(x)
     for row, length in enumerate(LENGTHS.tolist()):
         for t in range(length):
-            for j in range(min(FRAMES + 1, length - t)):
+            for j in range(min(3, length - t)):
                 expected[row, t] += weights[:, j] * x[row, t + j]
     torch.testing.assert_close(module(x, LENGTHS), expected)
-
-
-def test_a_wrong_value_is_named_with_the_choices() -> None:
-    with pytest.raises(UsageError, match="directions=both: expected forward, sum, concat"):
-        layer("gru", "both")
-    with pytest.raises(UsageError, match="lookahead=-1: expected a whole number from 1 to 1000, or 0 for none"):
-        Lookahead(SIZE, -1)

@@ -25,7 +25,7 @@ from asr_ablations.training.callbacks.tables import evenly_spaced
 from asr_ablations.training.checkpoints import AtomicCheckpointIO, read_last_checkpoint
 from asr_ablations.training.trained_model import load_run
 from asr_verdicts.errors import UsageError
-from tests.helpers.run_results import SignalAt, results, same, train, with_callbacks
+from tests.helpers.run_results import SignalAt, results, same, train
 from tests.helpers.support import compose, tiny_overrides
 
 EPOCHS, BATCHES = 2, 3
@@ -53,7 +53,11 @@ def as_in_a_terminal() -> Iterator[None]:
 
 def stop(cfg: Any, *callbacks: pl.Callback) -> None:
     """Train until a callback's signal stops the run."""
-    disturbed = with_callbacks(fitting.trainer, *callbacks)
+    usual = fitting.trainer
+
+    def disturbed(*arguments: Any, **more: Any) -> pl.Trainer:
+        return usual(*arguments[:-1], [*arguments[-1], *callbacks], **more)
+
     with mock.patch.object(fitting, "trainer", disturbed), pytest.raises(Stopped):
         train(cfg)
 
@@ -215,33 +219,26 @@ def test_from_what_is_no_checkpoint_of_this_run_it_does_not_continue(
         assert (record.folder / f"checkpoints.{number}" / "last.ckpt").exists() == bool(message)
 
 
-@pytest.mark.parametrize(
-    ("error", "message"),
-    [
-        (PermissionError(13, "Permission denied", "last.ckpt"), "Permission denied"),
-        (RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried"), "out of memory"),
-    ],
-)
-def test_a_checkpoint_that_cannot_be_read_now_is_left_alone(
-    error: Exception, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_checkpoint_that_cannot_be_read_now_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A lack of rights or memory, or a failing disk, is no damage: a second start may read it."""
     record = Run(compose(f"outputs={tmp_path}", "data=an4", "data.root=/somewhere"))
     record.checkpoints.mkdir(parents=True)
     path = record.checkpoints / "last.ckpt"
     path.write_bytes(b"weeks of training")
+    for error, message in (
+        (PermissionError(13, "Permission denied", "last.ckpt"), "Permission denied"),
+        (RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried"), "out of memory"),
+    ):
+        monkeypatch.setattr(torch, "load", mock.Mock(side_effect=error))
+        with pytest.raises(UsageError, match=message):
+            read_last_checkpoint(record)
+        assert path.read_bytes() == b"weeks of training"
+        assert [entry.name for entry in record.folder.iterdir()] == ["checkpoints"]
 
-    def fail(*arguments: object, **keywords: object) -> None:
-        raise error
 
-    monkeypatch.setattr(torch, "load", fail)
-    with pytest.raises(UsageError, match=message):
-        read_last_checkpoint(record)
-    assert path.read_bytes() == b"weeks of training"
-    assert [entry.name for entry in record.folder.iterdir()] == ["checkpoints"]
-
-
-def test_a_checkpoint_of_a_gpu_is_read_onto_the_cpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_checkpoint_that_is_there_is_whole_and_that_of_a_gpu_read_onto_the_cpu(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Not onto the GPU that it was saved from, which another rank trains on, or this machine does not have."""
     path = tmp_path / "last.ckpt"
     with monkeypatch.context() as patched:
@@ -251,6 +248,18 @@ def test_a_checkpoint_of_a_gpu_is_read_onto_the_cpu(tmp_path: Path, monkeypatch:
     content = AtomicCheckpointIO().load_checkpoint(path)
     assert content["a"].device.type == "cpu"
     assert content["a"].tolist() == [1, 1]
+    AtomicCheckpointIO().save_checkpoint({"a": 1}, path)
+
+    def fail(content: Any, file: Any) -> None:
+        file.write(b"half")
+        raise OSError("no space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(torch, "save", fail)
+        with pytest.raises(OSError, match="no space"):
+            AtomicCheckpointIO().save_checkpoint({"a": 2}, path)
+    assert AtomicCheckpointIO().load_checkpoint(path) == {"a": 1}
+    assert [p.name for p in tmp_path.iterdir()] == ["last.ckpt"]
 
 
 def test_the_random_state_of_a_gpu_is_left_alone_on_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -266,26 +275,7 @@ def test_the_random_state_of_a_gpu_is_left_alone_on_the_cpu(monkeypatch: pytest.
     assert (states, task.sums) == ([], {})
 
 
-def test_a_checkpoint_that_is_there_is_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = tmp_path / "last.ckpt"
-    AtomicCheckpointIO().save_checkpoint({"a": 1}, path)
-
-    def fail(content: Any, file: Any) -> None:
-        file.write(b"half")
-        raise OSError("no space left on device")
-
-    with monkeypatch.context() as patched:
-        patched.setattr(torch, "save", fail)
-        with pytest.raises(OSError, match="no space"):
-            AtomicCheckpointIO().save_checkpoint({"a": 2}, path)
-    assert AtomicCheckpointIO().load_checkpoint(path) == {"a": 1}
-    assert [p.name for p in tmp_path.iterdir()] == ["last.ckpt"]
-
-
-def transcripts_config(corpus: Path, outputs: Path) -> Any:
-    small = ["width=8", "layers=1", "gpus=0", "logger=csv", "augment=specaugment", "optimizer.lr=0.01", "sweep=s"]
-    small += ["transcripts.every=2", "transcripts.utterances=3"]
-    return compose(*tiny_overrides(corpus), *small, f"outputs={outputs}", f"max_epochs={EPOCHS}")
+TRANSCRIPTS = ["optimizer.lr=0.01", "transcripts.every=2", "transcripts.utterances=3"]
 
 
 def rows(transcribed: Path) -> list[dict[str, str]]:
@@ -295,7 +285,7 @@ def rows(transcribed: Path) -> list[dict[str, str]]:
 
 @pytest.fixture(scope="module")
 def transcribed(tiny_corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return train(transcripts_config(tiny_corpus, tmp_path_factory.mktemp("with")))
+    return train(config(tiny_corpus, tmp_path_factory.mktemp("with"), *TRANSCRIPTS))
 
 
 def test_the_same_utterances_are_decoded_after_every_second_batch(transcribed: Path) -> None:
@@ -316,7 +306,7 @@ def test_a_resumed_run_repeats_none_of_them(transcribed: Path, tiny_corpus: Path
     """Stopped after the fourth batch, whose rows are written before its checkpoint; one batch was lost with the file
     of the checkpoint, so that the fourth is trained on again.
     """
-    cfg = transcripts_config(tiny_corpus, tmp_path)
+    cfg = config(tiny_corpus, tmp_path, *TRANSCRIPTS)
     stop(cfg, SignalAt(1, 0, signal.SIGTERM))
     (stopped,) = (path.parent for path in tmp_path.rglob("status.json"))
     with (stopped / "transcripts.csv").open("a") as file:

@@ -158,7 +158,9 @@ def test_processor_time_is_of_all_threads_and_sessions(tmp_path, monkeypatch):
     assert (first.processor_seconds, second.processor_seconds) == (7.0, 7.0)
 
 
-def test_each_gpu_is_told_beside_the_mean(tmp_path, monkeypatch):
+def test_each_gpu_is_told_beside_the_mean_and_a_broken_file_is_read_as_far_as_it_goes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Answers set by hand: two GPUs at 90 and 50 %, of which the second does not tell its power."""
 
     def power(index):
@@ -177,9 +179,6 @@ def test_each_gpu_is_told_beside_the_mean(tmp_path, monkeypatch):
         table.writerow({"seconds": 1, "phase": "train", **result})
     (row,) = read_utilisation(tmp_path)
     assert (row["gpu_percents"], row["gpu_percent"]) == ([90, 50], 70)
-
-
-def test_a_broken_file_is_read_as_far_as_it_goes(tmp_path: Path):
     (tmp_path / "utilisation.csv").write_text("seconds,phase\nx,train\n\x00\n1")
     assert all(isinstance(row["seconds"], float) for row in read_utilisation(tmp_path))
     assert read_utilisation(tmp_path / "missing") == []
