@@ -15,13 +15,7 @@ from asr_ablations.components.data.librispeech import list_folder
 from asr_ablations.data import audio
 from asr_ablations.data.utterances import Utterance
 from asr_verdicts.errors import UsageError
-from tests.helpers.layouts import (
-    ROLES,
-    make_cut,
-    make_table,
-    save_to_disk,
-    write_parquet,
-)
+from tests.helpers.layouts import ROLES, make_cut, make_table, save_to_disk, write_parquet
 from tests.helpers.support import component
 
 

@@ -17,13 +17,7 @@ from rich.table import Table
 from asr_ablations.components.decoder.greedy import Greedy
 from asr_ablations.config.build import build
 from asr_ablations.data.datamodule import SpeechData
-from asr_ablations.evaluation.outputs import (
-    LogProbs,
-    Precision,
-    check_layers,
-    stored_activations,
-    stored_log_probs,
-)
+from asr_ablations.evaluation.outputs import LogProbs, Precision, check_layers, stored_activations, stored_log_probs
 from asr_ablations.evaluation.pool import Decoded, Pool, count_processes
 from asr_ablations.evaluation.request import as_list, decoder_name, finished_runs
 from asr_ablations.evaluation.sets import (

@@ -14,14 +14,7 @@ from asr_benchmarks.frameworks.network import BatchNorm, Network, walk
 from asr_benchmarks.plots import Plot, plot
 from asr_benchmarks.tables import Result, Row, Table, fill_row, published
 from asr_benchmarks.timing import check_counts, in_turn, noise_notes
-from asr_benchmarks.worker import (
-    Implementation,
-    Worker,
-    WorkerError,
-    choose_runnable,
-    measure_in_turn,
-    run_workers,
-)
+from asr_benchmarks.worker import Implementation, Worker, WorkerError, choose_runnable, measure_in_turn, run_workers
 from asr_verdicts.errors import UsageError, choices
 
 TOLERANCE = {False: 1e-4, True: 1e-2}

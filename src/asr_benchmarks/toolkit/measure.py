@@ -16,14 +16,7 @@ from asr_benchmarks.plots import plot
 from asr_benchmarks.tables import Result, Row, fill_row, published
 from asr_benchmarks.timing import check_counts, in_turn, noise_notes
 from asr_benchmarks.toolkit.network import Settings, generate
-from asr_benchmarks.worker import (
-    Group,
-    Implementation,
-    choose_runnable,
-    make_trainer,
-    measure_in_turn,
-    run_workers,
-)
+from asr_benchmarks.worker import Group, Implementation, choose_runnable, make_trainer, measure_in_turn, run_workers
 from asr_verdicts.errors import UsageError, choices
 
 TOOLKIT = "toolkit | s per epoch | spread % | frames/s | peak GB | FER %"
