@@ -49,11 +49,12 @@ answer() { # <sweep file> <first seed> [overrides]
 }
 
 conditions() { # <sweep> [conditions]: evaluates its runs on test-clean in noise, in rooms and over the telephone
-	local list=${2:-noise20,noise10,noise5,reverb,telephone}
+	local list=${2:-noise20,noise10,noise5,reverb,telephone} noises=()
+	[ $# -gt 1 ] || noises=(+condition@condition.noise20=noise10 condition.noise20.snr=20
+		+condition@condition.noise5=noise10 condition.noise5.snr=5)
 	echo "== $1, conditions $list"
 	.venv/bin/python src/evaluate.py run="outputs/$1" gpus=0 sets=[test-clean] conditions="[$list]" \
-		+condition@condition.noise20=noise10 condition.noise20.snr=20 \
-		+condition@condition.noise5=noise10 condition.noise5.snr=5 || failed+=("conditions of $1")
+		${noises[@]+"${noises[@]}"} || failed+=("conditions of $1")
 	keep "$1"
 }
 
