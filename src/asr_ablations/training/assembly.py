@@ -187,8 +187,7 @@ def build_callbacks(cfg: DictConfig) -> TrainingCallbacks:
     callbacks = TrainingCallbacks(build(cfg.trainer), pretrain, averaging, stopping, debug, own)
     averaging = getattr(getattr(build(cfg.optimizer), "func", None), "averaging", None)
     if averaging is not None and callbacks.averaging is not None:
-        chosen = type(callbacks.averaging).__name__
-        raise choices("averaging", chosen, "none, because this optimizer averages the weights itself")
+        raise UsageError("averaging: this optimizer averages the weights itself; expected averaging=none")
     return callbacks if averaging is None else callbacks._replace(averaging=averaging())
 
 
