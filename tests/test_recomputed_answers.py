@@ -146,8 +146,11 @@ def _match(pattern: re.Pattern[str], cell: str) -> dict[str, str]:
 @cache
 def read_record(sweep: str) -> dict[str, bytes]:
     """Return the files of a sweep's record, by their paths in it."""
-    with tarfile.open(SWEEPS / "records" / f"{sweep.removesuffix(DECODERS)}.tar.xz") as archive:
-        return {file.name: content.read() for file in archive if (content := archive.extractfile(file))}
+    name, files = sweep.removesuffix(DECODERS), {}
+    for path in [*(SWEEPS / "records").glob(f"{name}.tar.xz"), *(SWEEPS / "records").glob(f"{name}.*.tar.xz")]:
+        with tarfile.open(path) as archive:
+            files |= {file.name: content.read() for file in archive if (content := archive.extractfile(file))}
+    return files
 
 
 def read_sweep(sweep: str) -> dict[str, Any]:

@@ -1,30 +1,33 @@
-"""Archives of sweeps in git, one per sweep, from which any machine can compare it again.
+"""Archives of sweeps in git, from which any machine can compare them again.
 
-<sweep>.tar.xz contains, under <sweep>/<run>/, the files that comparisons read of each run with a result: config,
-environment, rates, validations, hypotheses of all utterances (7 kB for a run of 1,000) and evaluations with other
-decoders. It contains no weights, losses of single steps or paths of the machine. A run that was taken over from another
-sweep is a link, and the archive contains that run, too.
+<sweep>.tar.xz, and <sweep>.2.tar.xz and so on for a large sweep, contain, under <sweep>/<run>/, the files that
+comparisons read of each run with a result: config, environment, rates, validations, hypotheses of all utterances (7 to
+20 kB for a run of 2,000) and evaluations with other decoders. They contain no weights, losses of single steps or paths
+of the machine. A run that was taken over from another sweep is a link, and the archives contain that run, too.
 """
 
 import argparse
 import csv
 import io
+import itertools
 import json
 import os
 import re
 import sys
 import tarfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from asr_ablations.commands.console import exit_code
 from asr_ablations.runs import layout
+from asr_ablations.runs.reader import read_config
 from asr_ablations.runs.records import utterances_of
 from asr_ablations.runs.status import RESULTS, fate_of
 from asr_ablations.tools.files import REPOSITORY
 from asr_verdicts.files import whole_file
 
 ENDING = ".tar.xz"
+PART = 8_000_000  # bytes of files in an archive, after which a sweep continues in another; compressed, less than 1 MB
 OF_SWEEP = (layout.SWEEP, layout.LOOKS, layout.STANDING)
 OF_RUN = (
     layout.CONFIG, layout.OVERRIDES, layout.ENVIRONMENT, layout.STATUS, layout.DATA, layout.METRICS, layout.UTTERANCES,
@@ -37,31 +40,56 @@ STEP_COLUMNS = ("epoch", "step", "train/loss_step")  # columns of metrics.csv wi
 ABSOLUTE = re.compile(r"(^|[\s\"'=\[,])(?:~|/[\w.~+-]+)/[^\s\"',\]]*", re.MULTILINE)
 
 
-def keep(sweep: Path, archives: Path) -> Path | None:
-    """Write the archive of a sweep into a folder and return its path. The same results give the same bytes.
+def keep(sweep: Path, folder: Path) -> list[Path]:
+    """Write the archives of a sweep into a folder and return their paths. The same results give the same bytes.
 
-    If the present archive has results that the sweep lacks, such as those from another machine, returns None and writes
+    If the present archives have results that the sweep lacks, such as those from another machine, returns [] and writes
     nothing.
     """
-    archive = archives / f"{sweep.name}{ENDING}"
     files = collect_files(sweep)
-    if archive.exists():
+    present = find_archives(sweep.name, folder)
+    for archive in present:
         with tarfile.open(archive) as tar:
             if not list_results(tar.getnames()) <= list_results(files):
-                return None
-    archives.mkdir(parents=True, exist_ok=True)
-    with whole_file(archive) as path, tarfile.open(path, "w:xz", preset=9, format=tarfile.PAX_FORMAT) as tar:
-        for name, content in files.items():
-            member = tarfile.TarInfo(name)  # without an owner, dated 1970
-            if isinstance(content, str):
-                member.type, member.linkname, content = tarfile.SYMTYPE, content, b""
-            member.size = len(content)
-            tar.addfile(member, io.BytesIO(content))
-    return archive
+                return []
+    folder.mkdir(parents=True, exist_ok=True)
+    written = []
+    for number, part in enumerate(split(files), 1):
+        archive = folder / f"{sweep.name}{f'.{number}' if number > 1 else ''}{ENDING}"
+        with whole_file(archive) as path, tarfile.open(path, "w:xz", preset=9, format=tarfile.PAX_FORMAT) as tar:
+            for name in part:
+                member, content = tarfile.TarInfo(name), files[name]  # without an owner, dated 1970
+                if isinstance(content, str):
+                    member.type, member.linkname, content = tarfile.SYMTYPE, content, b""
+                member.size = len(content)
+                tar.addfile(member, io.BytesIO(content))
+        written.append(archive)
+    for archive in {*present} - {*written}:
+        archive.unlink()
+    return written
+
+
+def find_archives(sweep: str, folder: Path) -> list[Path]:
+    """Return the archives of a sweep in a folder."""
+    return sorted([*folder.glob(f"{sweep}{ENDING}"), *folder.glob(f"{sweep}.*{ENDING}")])
+
+
+def split(files: Mapping[str, bytes | str]) -> Iterator[list[str]]:
+    """Yield the names of the files of each archive. The files of a run lie in one archive."""
+    part: list[str] = []
+    size = 0
+    for run, names in itertools.groupby(files, lambda name: name.split("/")[:2]):
+        if size > PART and len(run) > 1:
+            yield part
+            part, size = [], 0
+        own = list(names)
+        part += own
+        size += sum(len(files[name]) for name in own)
+    yield part
 
 
 def unpack(archives: Iterable[Path], folder: Path) -> list[Path]:
-    """Unpack archives under `folder`, as under outputs/, and return the folders of their sweeps.
+    """Unpack archives under `folder`, as under outputs/, and return the folders of their sweeps, each once.
 
     Existing files stay as they are. Raises tarfile.FilterError for an archive that would write outside `folder`.
     """
@@ -71,17 +99,15 @@ def unpack(archives: Iterable[Path], folder: Path) -> list[Path]:
             for member in tar:
                 if not os.path.lexists(folder / member.name):
                     tar.extract(member, folder, set_attrs=False, filter="data")
-        sweeps.append(folder / archive.name.removesuffix(ENDING))
-    return sweeps
+        sweeps.append(folder / re.sub(r"(\.\d+)?\.tar\.xz$", "", archive.name))
+    return list(dict.fromkeys(sweeps))
 
 
 def collect_files(sweep: Path) -> dict[str, bytes | str]:
     """Return the files of a sweep's archive by name: the content of a file, or the target of a link."""
     files: dict[str, bytes | str] = {}
-    for path in [*(sweep / name for name in OF_SWEEP), *sorted((sweep / layout.ARMS).glob("*.yaml"))]:
-        if path.exists():
-            files[f"{sweep.name}/{path.relative_to(sweep)}"] = hide_paths(path.read_text(encoding="utf-8")).encode()
-    for run in layout.runs_in(sweep):
+    # by seed, so that archives that are full stay as they are when a sweep gets more seeds
+    for run in sorted(layout.runs_in(sweep), key=lambda run: (read_seed(run), run.name)):
         if layout.KEPT_ASIDE.search(run.name) or fate_of(run).state not in RESULTS:
             continue
         folder = run.resolve()
@@ -90,7 +116,18 @@ def collect_files(sweep: Path) -> dict[str, bytes | str]:
             files[f"{sweep.name}/{run.name}"] = f"../{name}"
         for path in [folder / name for name in OF_RUN if (folder / name).exists()] + list_evaluations(folder):
             files[f"{name}/{path.relative_to(folder)}"] = reduce_file(path).encode()
+    for path in [*(sweep / name for name in OF_SWEEP), *sorted((sweep / layout.ARMS).glob("*.yaml"))]:
+        if path.exists():
+            files[f"{sweep.name}/{path.relative_to(sweep)}"] = hide_paths(path.read_text(encoding="utf-8")).encode()
     return files
+
+
+def read_seed(run: Path) -> int:
+    """Return the seed of a run, or 0 if it has not begun."""
+    try:
+        return int(read_config(run)["seed"])
+    except FileNotFoundError:
+        return 0
 
 
 def list_evaluations(run: Path) -> list[Path]:

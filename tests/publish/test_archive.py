@@ -18,7 +18,7 @@ from asr_ablations.tools.typed_json import as_json
 from asr_verdicts.design import Options
 from asr_verdicts.files import write_json
 from asr_verdicts.report.formats import body
-from publish.archive import keep, unpack
+from publish.archive import find_archives, keep, unpack
 from tests.helpers.run_folders import write_run, write_sweep
 
 ABLATION = {"factor": "rnn", "baseline": "lstm"}
@@ -35,10 +35,9 @@ def said(folder: Path) -> dict[str, list[str]]:
 
 
 def test_a_sweep_says_the_same_from_its_archive(sweep: Path, tmp_path: Path) -> None:
-    archive = keep(sweep, tmp_path / "records")
+    (archive,) = keep(sweep, tmp_path / "records")
     assert archive == tmp_path / "records" / "sweep.tar.xz"
-    again = keep(sweep, tmp_path / "again")
-    assert again is not None
+    (again,) = keep(sweep, tmp_path / "again")
     assert archive.read_bytes() == again.read_bytes(), "the same results are the same bytes"
     (unpacked,) = unpack([archive], tmp_path / "elsewhere")
     files = {path: path.read_bytes() for path in sweep.rglob("*") if path.is_file()}
@@ -58,8 +57,7 @@ def test_neither_weights_nor_paths_of_the_machine_are_in_it(sweep: Path, tmp_pat
     )
     (run / "checkpoints").mkdir(exist_ok=True)
     (run / "checkpoints" / "last.ckpt").write_bytes(b"weights")
-    archive = keep(sweep, tmp_path / "records")
-    assert archive is not None
+    (archive,) = keep(sweep, tmp_path / "records")
     with tarfile.open(archive) as tar:
         files = {one.name: file.read().decode() for one in tar if (file := one.isfile() and tar.extractfile(one))}
     assert not [name for name in files if "checkpoint" in name or "losses" in name]
@@ -71,20 +69,39 @@ def test_neither_weights_nor_paths_of_the_machine_are_in_it(sweep: Path, tmp_pat
 
 
 def test_a_record_with_more_runs_stays(sweep: Path, tmp_path: Path) -> None:
-    archive = keep(sweep, tmp_path / "records")
-    assert archive is not None
+    (archive,) = keep(sweep, tmp_path / "records")
     content = archive.read_bytes()
     run = next(sweep.glob("*/status.json")).parent
     write_json(run / "status.json", {**as_json(read_status(run)), "status": "failed", "reason": "out of memory"})
-    assert keep(sweep, tmp_path / "records") is None
+    assert keep(sweep, tmp_path / "records") == []
     assert archive.read_bytes() == content
+
+
+def test_a_large_sweep_has_archives_of_which_more_seeds_change_the_last_alone(
+    sweep: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("publish.archive.PART", 30_000)
+    archives = keep(sweep, tmp_path / "records")
+    names = ["sweep.tar.xz", *(f"sweep.{number}.tar.xz" for number in range(2, len(archives) + 1))]
+    assert (len(archives) > 2, [archive.name for archive in archives]) == (True, names)
+    assert find_archives("sweep", tmp_path / "records") == sorted(archives)
+    full = [archive.read_bytes() for archive in archives[:-1]]
+    assert unpack(archives, tmp_path / "elsewhere") == [tmp_path / "elsewhere" / "sweep"]
+    assert said(tmp_path / "elsewhere" / "sweep") == said(sweep)
+    write_run(sweep.parent, "rnn=gru", "seed=90", ablation=ABLATION, sweep="sweep", noise=90)
+    more = keep(sweep, tmp_path / "records")
+    assert len(more) >= len(archives)
+    assert [archive.read_bytes() for archive in more[: len(full)]] == full
+    monkeypatch.undo()
+    assert find_archives("sweep", tmp_path / "records")[1:] != []
+    keep(sweep, tmp_path / "records")
+    assert find_archives("sweep", tmp_path / "records") == archives[:1]
 
 
 def test_a_run_of_another_sweep_stays_a_link_and_comes_along(sweep: Path, tmp_path: Path) -> None:
     other = write_run(sweep.parent, "rnn=rnn", ablation=ABLATION, sweep="other")
     (sweep / other.name).symlink_to(Path("..", "other", other.name), target_is_directory=True)
-    archive = keep(sweep, tmp_path / "records")
-    assert archive is not None
+    (archive,) = keep(sweep, tmp_path / "records")
     (unpacked,) = unpack([archive], tmp_path / "elsewhere")
     link = unpacked / other.name
     assert link.is_symlink()
