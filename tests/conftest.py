@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -137,6 +138,23 @@ def without_native() -> Iterator[None]:
 def tiny_corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The root of a corpus of tones: train (2 speakers × 5), dev (2 × 3), test (1 × 2). Read only."""
     return made_once(tmp_path_factory, "tones", write_tiny_corpus)
+
+
+@pytest.fixture(scope="session")
+def places(tiny_corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder that <name> lies in, in tests/knobs.yaml."""
+    from tests.helpers.layouts import write_layouts  # here, because it imports torch
+
+    folder = tmp_path_factory.mktemp("places")
+    write_layouts(tiny_corpus, folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def handmade(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    from tests.helpers.comparison import comparison
+
+    return comparison(tmp_path_factory.mktemp("runs"))
 
 
 @pytest.fixture(scope="session")

@@ -16,9 +16,9 @@ from asr_verdicts.evidence import Evidence
 from asr_verdicts.planned_looks import NO_LOOKS, follow
 from asr_verdicts.record import Records
 from asr_verdicts.statistics.procedures import FixedLength
+from tests.helpers.false_alarms import World
 from tests.helpers.invented_records import record, records
 from tests.helpers.planned_worlds import SETTINGS, Setting, invented, simulate
-from tests.helpers.worlds import World
 
 OPTIONS = Options()
 QUIET = World(seeds=(0.002,), speakers=30, words=2000, arm_speaker=0.0, run_speaker=0.0)

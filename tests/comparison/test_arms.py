@@ -1,5 +1,6 @@
-"""Arms: declared, listed, identical, described, with their noise."""
+"""Arms: declared, listed, identical, described, with their noise; how often their runs were looked at."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -7,20 +8,25 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from asr_ablations.comparison.folders import compare_folders, lay_out
+from asr_ablations.comparison import folders
+from asr_ablations.comparison.folders import SweepsBeside, compare_folders, gather, lay_out
 from asr_ablations.report.training_report import report_comparison
 from asr_ablations.runs.reader import read_summary
+from asr_ablations.runs.sweep_history import Look, evidence, looks, record_look
 from asr_verdicts.comparison import Comparison, compare
 from asr_verdicts.confounds import ConfoundedError
 from asr_verdicts.declaration import Declaration, parse
 from asr_verdicts.design import Options
 from asr_verdicts.errors import UsageError
+from asr_verdicts.evidence import UNDECLARED
+from asr_verdicts.files import write_json
 from asr_verdicts.one_arm import descriptions, one_arm
-from asr_verdicts.record import Record
+from asr_verdicts.record import Record, Records
 from asr_verdicts.report.formats import markdown
 from asr_verdicts.scales import POINTS
 from tests.helpers.invented_records import record, records
-from tests.helpers.run_folders import write_run, write_sweep
+from tests.helpers.planned import plan, run
+from tests.helpers.run_folders import declare, write_run, write_sweep
 
 SHARED = "seeds.order=1000 shares {} of 5 runs with seeds.order=null (same config and results): counted for"
 
@@ -72,8 +78,8 @@ def listed_arm(
     keys = dict(word.split("=") for word in FULL.split()) | dict(word.split("=") for word in changes)
     words = " ".join(f"{key}={value}" for key, value in keys.items())
     runs = [record(words, seed, rate, arms=arms, **more) for seed in range(seeds)]
-    for run in runs:
-        run.config["arm"] = name
+    for one in runs:
+        one.config["arm"] = name
     return runs
 
 
@@ -130,8 +136,8 @@ def test_what_is_varied_beside_the_list_is_declared_and_crossed() -> None:
     ]
     with pytest.raises(ConfoundedError, match="batch: 8, 16"):
         compared(runs)
-    for run in runs:
-        run.config["ablation"] = {"factor": "batch", "baseline": "full, batch=8"}
+    for one in runs:
+        one.config["ablation"] = {"factor": "batch", "baseline": "full, batch=8"}
     comparison = compared(runs)
     assert comparison.design.layout.factor == ["arm", "batch"]
     kinds = {verdict.question.kind for verdict in comparison.answer}
@@ -198,3 +204,91 @@ def test_a_declaration_is_read_whole_or_refused() -> None:
     for declared, message in wrong:
         with pytest.raises(UsageError, match=message):
             parse(declared)
+
+
+RATES = {"rnn=lstm": 0.1, "rnn=gru": 0.3}
+
+
+def procedure(sweep: Path, **options: object) -> str:
+    (contrast,) = compare_folders([sweep], Options(**options)).verdicts  # type: ignore[arg-type]
+    return contrast.procedure.name
+
+
+def test_a_sweep_that_ran_as_declared_is_tested_once_and_undeclared_runs_at_any_time(tmp_path: Path) -> None:
+    sweep = write_sweep(tmp_path, RATES)
+    assert [procedure(sweep), procedure(sweep)] == ["fixed", "fixed"]
+    (look,) = looks(sweep)
+    assert (look.arms, look.complete, look.set) == ({"rnn=gru": 3, "rnn=lstm": 3}, True, "test")
+    comparison = compare_folders([write_sweep(tmp_path / "undeclared", RATES, declared=False)], Options())
+    assert comparison.evidence.procedure.name == "anytime"
+    assert "was not declared before the runs" in comparison.evidence.reason
+
+
+def test_a_look_at_a_part_costs_the_fixed_test_for_good(tmp_path: Path) -> None:
+    sweep = write_sweep(tmp_path, RATES)
+    late = next(path for path in sweep.glob("*seed-2*") if path.is_dir())
+    (late / "status.json").rename(tmp_path / "kept")
+    early = compare_folders([sweep], Options())
+    assert early.evidence.procedure.name == "anytime"
+    assert "1 of 6 declared runs have not ended" in early.evidence.reason
+    (tmp_path / "kept").rename(late / "status.json")
+    final = compare_folders([sweep], Options())
+    assert final.evidence.procedure.name == "anytime"
+    assert (final.evidence.look, final.evidence.reason) == (2, "there were earlier looks, at other runs (1)")
+
+
+def test_runs_that_were_added_later_were_not_declared(tmp_path: Path) -> None:
+    sweep = write_sweep(tmp_path, RATES)
+    first = [path.parent for path in sorted(sweep.glob("*/status.json"))]
+    assert procedure(sweep) == "fixed"
+    more = [write_run(tmp_path, choice, "seed=3", rate=0.2, noise=99) for choice in RATES]
+    declare(sweep, first, more)
+    comparison = compare_folders([sweep], Options())
+    assert comparison.evidence.procedure.name == "anytime"
+    assert "runs were added after the first launch" in comparison.evidence.reason
+    assert comparison.evidence.look == 2
+
+
+def test_models_that_are_added_to_evaluations_after_a_look_are_a_further_look(tmp_path: Path) -> None:
+    """Decoders of one model may be compared at any time; more models after a look are growing data."""
+    folder = tmp_path / "run" / "evaluations"
+    folder.mkdir(parents=True)
+    runs = [
+        replace(record("decoder=a", seed, 0.2), model=f"model-{seed}/last.ckpt", config={"seed": seed, "decoder": name})
+        for seed in (0, 1) for name in ("a", "b")
+    ]  # fmt: skip
+    first = gather([folder], Records(runs[:2]))
+    assert first.procedure.name == "fixed"
+    seen = evidence({run.model for run in runs[:2]})
+    look = Look("now", {"a": 1, "b": 1}, seen, first.complete, "a", "wer", "test", "fixed")
+    assert record_look(folder, look) is None
+    assert gather([folder], Records(runs[:2])).procedure.name == "fixed"
+    assert gather([folder], Records(runs)).procedure.name == "anytime"
+
+
+def test_a_planned_look_is_not_recorded_as_a_peek(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One with another question than the plan's is."""
+    runs = [run(name, seed) for name in ("lstm", "gru") for seed in range(3)]
+    monkeypatch.setattr(folders, "load", lambda _: records(runs))
+    write_json(tmp_path / "sweep.json", {"plan": plan(["lstm", "gru"]).as_json()})
+    assert compare_folders([tmp_path], Options()).evidence.procedure.name == "sequential"
+    assert looks(tmp_path) == []
+    assert compare_folders([tmp_path], Options(baseline="gru")).evidence.procedure.name == "anytime"
+    assert [look.baseline for look in looks(tmp_path)] == ["rnn=gru"]
+
+
+def test_sweeps_that_share_a_baseline_are_named(tmp_path: Path) -> None:
+    for sweep in ("one", "two", "three"):
+        (tmp_path / sweep).mkdir()
+    (tmp_path / "one" / "rnn=lstm-0").mkdir()
+    runs = records([record("rnn=lstm", seed, 0.2) for seed in range(2)])
+
+    def warnings() -> list[str]:
+        history = SweepsBeside(tmp_path / "one")
+        shown = compare(runs, Options(), "one", replace(UNDECLARED, history=history)).warnings
+        return [line for line in shown if "shared" in line]
+
+    assert warnings() == []
+    (tmp_path / "two" / "rnn=lstm-0").symlink_to(tmp_path / "one" / "rnn=lstm-0")
+    (warning,) = warnings()
+    assert "runs of the baseline all are shared with 1 other sweep (two)" in warning

@@ -19,16 +19,7 @@ def config(arm: str, seed: int, ablation: Config | None = None, **more: Any) -> 
     return {"seed": seed, "gpus": 0, **keys, "ablation": ablation, **more}
 
 
-def record(
-    arm: str,
-    seed: int,
-    rate: float,
-    *,
-    set_: str = "test",
-    speakers: str = "s",
-    ablation: Config | None = None,
-    **more: Any,
-) -> Record:
+def record(arm: str, seed: int, rate: float, *, set_: str = "test", speakers: str = "s", **more: Any) -> Record:
     """A run of one test set whose every utterance has the same number of errors, rounded at random: about `rate`."""
     rng = np.random.default_rng([seed, int(1e6 * rate), sum(arm.encode())])
     utterances = []
@@ -40,7 +31,7 @@ def record(
             "substitutions": wrong, "deletions": 0, "insertions": 0, "characters": 2 * WORDS,
             "character_substitutions": wrong, "character_deletions": 0, "character_insertions": 0,
         })  # fmt: skip
-    return finished(arm, seed, utterances, ablation=ablation, **more)
+    return finished(arm, seed, utterances, **more)
 
 
 def finished(arm: str, seed: int, utterances: list[dict[str, Any]], **more: Any) -> Record:

@@ -17,7 +17,7 @@ from asr_verdicts.questions import against_baseline
 from asr_verdicts.record import NO_SUMMARY, Record, SetResult, Summary
 from asr_verdicts.statistics.procedures import FixedLength
 from asr_verdicts.verdict import SHOWN, Outcome, Question, Verdict
-from tests.helpers.worlds import World
+from tests.helpers.false_alarms import World
 
 SET = "test"
 

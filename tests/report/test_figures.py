@@ -25,11 +25,6 @@ from tests.helpers.comparison import ARMS, EPOCHS, comparison
 
 
 @pytest.fixture(scope="module")
-def handmade(tmp_path_factory: pytest.TempPathFactory) -> Comparison:
-    return comparison(tmp_path_factory.mktemp("runs"))
-
-
-@pytest.fixture(scope="module")
 def written(handmade: Comparison, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """Every kind of figure → its SVG; the names of the arms look like a formula and like a script."""
     arms = [replace(arm, name=f"{arm.name}<script>$\\frac{{1}}$") for arm in handmade.arms]

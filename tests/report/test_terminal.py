@@ -31,7 +31,6 @@ from asr_verdicts.report.latex import MOST_CHARACTERS, appendix, escape, in_a_ce
 from asr_verdicts.report.terminal import print_comparison
 from asr_verdicts.table_columns import rate_rows, validation_rows
 from asr_verdicts.verdict import SHOWN
-from tests.helpers.comparison import comparison
 from tests.helpers.run_folders import write_run, write_sweep
 
 
@@ -169,11 +168,6 @@ def test_a_file_that_no_comparison_wrote_is_not_replaced(text_comparison: Compar
         assert [path.read_text() for path in folder.iterdir()] == ["mine"]
         (folder / name).unlink()
         assert write_texts(report, folder) == write_texts(report, folder)
-
-
-@pytest.fixture(scope="module")
-def handmade(tmp_path_factory: pytest.TempPathFactory) -> Comparison:
-    return comparison(tmp_path_factory.mktemp("runs"))
 
 
 def rows(text: str) -> list[tuple[str, list[list[str]]]]:

@@ -1,4 +1,4 @@
-"""Penalties of the weights: the formula against a loop, and its gradient. What a step does with one: test_task.py."""
+"""Penalties of the weights: the formula against a loop, and its gradient. What a step does with one: test_steps.py."""
 
 import pytest
 import torch
