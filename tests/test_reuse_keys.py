@@ -27,7 +27,6 @@ from asr_ablations.training.assembly import assemble
 from asr_ablations.training.trained_model import Trained, load_run
 from asr_verdicts.errors import UsageError
 from tests.helpers.every_key import Knob, chosen, file_keys
-from tests.helpers.layouts import write_layouts
 from tests.helpers.support import component, compose, group_options, tiny_overrides
 from tests.helpers.trained_runs import write_trained
 
@@ -40,13 +39,6 @@ FILE_OPTIONS = [
 ]
 
 
-@pytest.fixture(scope="module")
-def places(tiny_corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("places")
-    write_layouts(tiny_corpus, folder)
-    return folder
-
-
 @pytest.fixture(autouse=True, scope="module")
 def source_is_read_once() -> Iterator[None]:
     """No test here changes it, and most of a key's time is reading it."""
@@ -55,26 +47,16 @@ def source_is_read_once() -> Iterator[None]:
         yield
 
 
-_opened: list[str] | None = None
+opened: set[str] = set()
+"""The files that this process has opened."""
 
 
 def _note(event: str, arguments: tuple[Any, ...]) -> None:
-    if event == "open" and _opened is not None and isinstance(arguments[0], (str, bytes, Path)):
-        _opened.append(str(arguments[0]))
+    if event == "open" and isinstance(arguments[0], (str, bytes, Path)):
+        opened.add(str(arguments[0]))
 
 
 sys.addaudithook(_note)
-
-
-@contextmanager
-def opened_files() -> Iterator[list[str]]:
-    """The files that this process opens within the context."""
-    global _opened
-    _opened = files = []
-    try:
-        yield files
-    finally:
-        _opened = None
 
 
 @contextmanager
@@ -97,16 +79,16 @@ def test_a_changed_byte_of_a_file_that_is_read_makes_another_run(option: str, ke
     there = {path.resolve() for path in (place.rglob("*") if place.is_dir() else [place]) if path.is_file()}
     there = {path for path in there if path.name != "status.json"}  # it says whether a teacher is finished, no more
     before = identity(cfg)
-    with opened_files() as opened:
-        corpus = build(cfg.data)
-        alphabet = build(cfg.alphabet)(corpus)
-        build(cfg.decoder)(alphabet)
-        cfg.decoder = compose("decoder=greedy").decoder
-        task, data = assemble(cfg, corpus, alphabet)
-        data.setup()
-        task.loss.prepare(data.sets, torch.device("cpu"))
-        next(iter(data.train_dataloader()))
-    read = there & {Path(name).resolve() for name in opened}
+    opened.clear()
+    corpus = build(cfg.data)
+    alphabet = build(cfg.alphabet)(corpus)
+    build(cfg.decoder)(alphabet)
+    cfg.decoder = compose("decoder=greedy").decoder
+    task, data = assemble(cfg, corpus, alphabet)
+    data.setup()
+    task.loss.prepare(data.sets, torch.device("cpu"))
+    next(iter(data.train_dataloader()))
+    read = there & {Path(name).resolve() for name in {*opened}}
     assert read, f"{option} opened none of {sorted(there)}"
     for file in read:
         with one_byte_changed(file):

@@ -11,7 +11,7 @@ option is made to act, where another choice is not enough; exempt: properties of
 
 import functools
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -105,12 +105,12 @@ class Knob:
 
     def before(self, places: Path) -> DictConfig:
         """The config that the knob is turned in."""
-        return self._compose(places, self.option if self.key else "")
+        return compose(*self.words(places))
 
     def after(self, places: Path) -> DictConfig:
         """The same with the knob turned. Raises LookupError where nobody has said how."""
         if not self.key:
-            return self._compose(places, self.option)
+            return compose(*self._words(places, self.option))
         cfg = self.before(places)
         value = self._another(OmegaConf.select(cfg, self.key))
         OmegaConf.update(cfg, self.key, _placed(value, places) if isinstance(value, str) else value, merge=False)
@@ -130,24 +130,18 @@ class Knob:
         """The overrides beside which the knob is turned."""
         return self._words(places, self.option if self.key else "")
 
-    def _compose(self, places: Path, option: str) -> DictConfig:
-        return compose(*self._words(places, option))
-
     def _words(self, places: Path, option: str) -> list[str]:
         own_data = option.startswith("data=") and option != "data=librispeech"
         data = [option] if own_data else tiny_overrides(places / "tones")
         small = [word for word in SMALL if not (self.option.startswith("init=") and word.startswith("init="))]
-        words = [*data, *small, *([option] if option and not own_data else []), *_besides(option)]
-        return _last_of_each(_placed(word, places) for word in (*words, *self.case.beside))
+        beside = hints(option).get("beside", ()) if option else ()
+        words = [*data, *small, *([option] if option and not own_data else []), *beside, *self.case.beside]
+        placed = [_placed(word, places) for word in words]
+        return list({_key_of(word): word for word in placed}.values())  # the last of each key
 
 
 def _placed(text: str, places: Path) -> str:
     return re.sub("<(.*?)>", lambda found: str(places / found[1]), text)
-
-
-def _last_of_each(words: Iterable[str]) -> list[str]:
-    """Overrides without those that a later one of the same key replaces."""
-    return list({_key_of(word): word for word in words}.values())
 
 
 @functools.cache
@@ -183,10 +177,6 @@ def _package(option: str) -> str:
     everywhere = not option or GLOBAL in yaml_of(option).read_text(encoding="utf-8")
     group, _, name = option.partition("=")
     return "" if everywhere else f"{group}.{name}." if group == "callbacks" else f"{group}."
-
-
-def _besides(option: str) -> list[str]:
-    return list(hints(option).get("beside", ())) if option else []
 
 
 def _walk(node: Any, prefix: str = "") -> Iterator[str]:
