@@ -18,6 +18,11 @@ def end_with_parent(number: int = signal.SIGKILL) -> None:
         _libc.prctl(PR_SET_PDEATHSIG, number, 0, 0, 0)
 
 
+def tell_at_end_of_parent() -> None:
+    """The same with a signal that a process may handle."""
+    end_with_parent(signal.SIGTERM)
+
+
 def kill_session(pid: int) -> None:
     """Kill a process that leads a session, or is about to, and what it has started there."""
     try:

@@ -4,7 +4,6 @@ import atexit
 import json
 import os
 import select
-import signal
 import socket
 import subprocess
 import sys
@@ -15,7 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import IO, Any
 
-from tests.helpers.ending import end_with_parent, kill_session
+from tests.helpers.ending import kill_session, tell_at_end_of_parent
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 SOURCE = REPOSITORY / "src"
@@ -181,6 +180,11 @@ def _interpreter(environment: Mapping[str, str], program: Sequence[str] | None) 
     return loaded(tuple(sorted(item for item in environment.items() if item[0].startswith(BEFORE_IMPORTS))))
 
 
+def _leave(server: socket.socket, process: subprocess.Popen[bytes]) -> None:
+    server.close()
+    process.wait()
+
+
 def interpreters() -> set[int]:
     """The processes of `loaded`."""
     return set(_started)
@@ -196,8 +200,8 @@ def loaded(variables: tuple[tuple[str, str], ...]) -> socket.socket:
     with theirs, tempfile.TemporaryFile("w+") as printed:
         process = subprocess.Popen(
             [sys.executable, str(Path(__file__).with_name("interpreter_server.py")), str(theirs.fileno())],
-            env={**kept, **dict(variables)}, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, stdout=printed,
-            preexec_fn=lambda: end_with_parent(signal.SIGTERM), start_new_session=True, stderr=printed,
+            env={**kept, **dict(variables)}, pass_fds=[theirs.fileno()], preexec_fn=tell_at_end_of_parent,
+            start_new_session=True, stdin=subprocess.DEVNULL, stdout=printed, stderr=printed,
         )  # fmt: skip
         theirs.close()  # where the interpreter ends, the next line is empty
         with ours.makefile("r") as answers:
@@ -206,5 +210,5 @@ def loaded(variables: tuple[tuple[str, str], ...]) -> socket.socket:
         text = printed.read()
     assert (ready, text) == ("ready\n", ""), f"imports end or print: {text}"
     _started[process.pid] = ours
-    atexit.register(lambda: (ours.close(), process.wait()))
+    atexit.register(_leave, ours, process)
     return ours

@@ -1,7 +1,7 @@
 """The interpreter that commands are forked from: started with the number of a socket, from which it reads requests.
 
 A forked command finds what a fresh interpreter would have after the same imports, and ends as one does, but for taking
-its modules apart. The server of a sweep's processes is forked, too, from a process set apart before the command began.
+its modules apart. What it starts itself of Python is forked, too, from a process set apart before the command began.
 """
 
 import atexit
@@ -9,14 +9,17 @@ import builtins
 import ctypes
 import gc
 import importlib
+import inspect
 import json
 import multiprocessing.process
 import multiprocessing.util
 import os
 import resource
+import runpy
 import select
 import signal
 import socket
+import subprocess
 import sys
 import tempfile
 import threading
@@ -34,6 +37,8 @@ from tests.helpers.ending import end_with_parent, kill_session  # noqa: E402
 
 SET_BY_IMPORTS: dict[str, str] = {}  # environment variables that the imports add
 sys.path[1:3] = []  # a script finds its own folder first, and nothing of the tests
+TORCHRUN = "asr_ablations.runs.torchrun"
+MODULES = ("asr_ablations.runs.process", TORCHRUN)  # what is forked of what is started with -m
 PR_SET_CHILD_SUBREAPER = 36
 Order = dict[str, Any]
 _libc = ctypes.CDLL(None)
@@ -175,7 +180,7 @@ def end(run: Callable[[], Any]) -> NoReturn:
 
 
 def set_apart(close: Sequence[int] = ()) -> None:
-    """Fork a process that servers of this one are forked from, and have them started by it; it closes these files."""
+    """Fork the process that this one's children are forked from, and have them started by it; it closes these files."""
     ours, theirs = socket.socketpair()
     if os.fork() == 0:
         ours.close()
@@ -183,16 +188,38 @@ def set_apart(close: Sequence[int] = ()) -> None:
             os.close(file)
         become_child(*_next_child(theirs))
     theirs.close()
-    spawn = multiprocessing.util.spawnv_passfds  # type: ignore[attr-defined]
+    execute, spawn = subprocess.Popen._execute_child, multiprocessing.util.spawnv_passfds  # type: ignore[attr-defined]
+    names = list(inspect.signature(execute).parameters)
+
+    def execute_or_fork(self: Any, *given: Any) -> None:
+        call = dict(zip(names, (self, *given), strict=True))
+        words, environment = call["args"], {**(os.environ if call["env"] is None else call["env"])}
+        plain = isinstance(words, (list, tuple)) and not (call["preexec_fn"] or call["pass_fds"] or call["shell"])
+        if not (plain and words[0] == sys.executable and _is_forked(words[1:], environment)):
+            execute(self, *given)
+            return
+        standard = [call[name] for name in ("p2cread", "c2pwrite", "errwrite")]
+        files = [number if file == -1 else file for number, file in enumerate(standard)]
+        order = {"words": words[1:], "environment": environment, "folder": os.fspath(call["cwd"] or os.getcwd())}
+        self.pid = _start(ours, {**order, "session": call["start_new_session"], "numbers": [0, 1, 2]}, files)
+        self._child_created = True
+        self._close_pipe_fds(*(call[f"{name}{end}"] for name in ("p2c", "c2p", "err") for end in ("read", "write")))
 
     def spawn_or_fork(path: str, arguments: Sequence[Any], passed: Sequence[int]) -> int:
         if "forkserver" not in arguments[-1]:
             return spawn(path, arguments, passed)
-        order = {"program": arguments[-1], "environment": dict(os.environ), "folder": os.getcwd()}
+        order = {"words": ["-c", arguments[-1]], "environment": dict(os.environ), "folder": os.getcwd()}
         numbers = [0, 1, 2, *passed]
-        return _start(ours, {**order, "numbers": numbers}, numbers)
+        return _start(ours, {**order, "session": False, "numbers": numbers}, numbers)
 
+    subprocess.Popen._execute_child = execute_or_fork  # type: ignore[attr-defined]
     multiprocessing.util.spawnv_passfds = spawn_or_fork
+
+
+def _is_forked(words: Sequence[str], environment: dict[str, str]) -> bool:
+    """Only this checkout's code is what has been imported."""
+    module = words[words.index("-m") + 1] if "-m" in words[:2] else None
+    return module in MODULES and environment.get("PYTHONPATH", "").split(os.pathsep)[0] == str(SOURCE)
 
 
 def _start(orders: socket.socket, order: Order, files: Sequence[int]) -> int:
@@ -233,15 +260,32 @@ def _next_child(orders: socket.socket) -> tuple[Order, list[int]]:
 
 
 def become_child(order: Order, files: list[int]) -> NoReturn:
-    """Run the server that a command has ordered in this process."""
+    """Run what a command has ordered in this process."""
     high = [os.dup2(file, 200 + at) for at, file in enumerate(files)]  # out of the way of the numbers asked for
     for file in files:
         os.close(file)
+    if order["session"]:
+        os.setsid()
     signal.pthread_sigmask(signal.SIG_SETMASK, order["blocked"])
-    take_over(dict(zip(order["numbers"], high, strict=True)), SET_BY_IMPORTS | order["environment"], order["folder"])
+    environment, words = order["environment"], order["words"]
+    before = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    take_over(dict(zip(order["numbers"], high, strict=True)), SET_BY_IMPORTS | environment, order["folder"])
     be_unlike_others()
-    sys.argv = ["-c"]
-    end(lambda: exec(order["program"], {"__name__": "__main__"}))
+    if words[0] == "-c":
+        sys.argv = ["-c"]
+        end(lambda: exec(words[1], {"__name__": "__main__"}))
+    if words[0] == "-u":
+        sys.stdout.reconfigure(write_through=True)  # type: ignore[union-attr]
+    _, name, *arguments = words[words.index("-m") :]
+    if name == TORCHRUN:  # which starts processes of its own
+        set_apart()
+    if threads := environment.get("OMP_NUM_THREADS"):  # read when torch is loaded
+        sys.modules["torch"].set_num_threads(int(threads))
+    own = [place for place in sys.path[1:] if place not in before]
+    sys.path[:] = [order["folder"], *environment["PYTHONPATH"].split(os.pathsep), *own]
+    sys.argv = ["-m", *arguments]
+    sys.modules.pop(name, None)  # it is to be __main__
+    end(lambda: runpy.run_module(name, run_name="__main__", alter_sys=True))
 
 
 if __name__ == "__main__":
