@@ -83,17 +83,16 @@ def test_a_large_sweep_has_archives_of_which_more_seeds_change_the_last_alone(
     monkeypatch.setattr("publish.archive.PART", 30_000)
     archives = keep(sweep, tmp_path / "records")
     names = ["sweep.tar.xz", *(f"sweep.{number}.tar.xz" for number in range(2, len(archives) + 1))]
-    assert (len(archives) > 2, [archive.name for archive in archives]) == (True, names)
+    assert [archive.name for archive in archives] == names
+    assert len(names) > 2
     assert find_archives("sweep", tmp_path / "records") == sorted(archives)
     full = [archive.read_bytes() for archive in archives[:-1]]
     assert unpack(archives, tmp_path / "elsewhere") == [tmp_path / "elsewhere" / "sweep"]
     assert said(tmp_path / "elsewhere" / "sweep") == said(sweep)
     write_run(sweep.parent, "rnn=gru", "seed=90", ablation=ABLATION, sweep="sweep", noise=90)
     more = keep(sweep, tmp_path / "records")
-    assert len(more) >= len(archives)
     assert [archive.read_bytes() for archive in more[: len(full)]] == full
     monkeypatch.undo()
-    assert find_archives("sweep", tmp_path / "records")[1:] != []
     keep(sweep, tmp_path / "records")
     assert find_archives("sweep", tmp_path / "records") == archives[:1]
 

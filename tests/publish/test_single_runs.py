@@ -75,8 +75,8 @@ def test_twenty_seeds_as_published_and_arms_that_hold_a_stream_are_left_out(tmp_
     assert (tmp_path / "figures" / "single_runs" / "shares.svg").exists()
     assert figure == "![single runs](figures/single_runs/shares.svg)"
     (arm,) = comparison.arms
-    held = [replace(run, config={**run.config, "seeds": {"init": 1000}}) for run in arm.runs]
-    assert pair_runs(comparison, Arm(arm.name, held)) is None
+    held = Arm(arm.name, [replace(run, config={**run.config, "seeds": {"init": 1000}}) for run in arm.runs])
+    assert pair_runs(comparison, held) is None
 
 
 def test_the_page_says_what_the_results_say() -> None:
