@@ -42,7 +42,7 @@ def arm_configs(name: str) -> Arms:
     searched = [["optimizer.lr=0.001", "batch.size=4"], ["optimizer.lr=0.002", "batch.size=8"]]
     words = searched if is_search(cfg) else arms(cfg)
     for overrides in dict.fromkeys(tuple(word for word in arm if not word.startswith("seed=")) for arm in words):
-        arm = composed(name, *overrides, "overrides=[]")
+        arm = copy.deepcopy(composed(name, *overrides, "overrides=[]"))
         OmegaConf.set_struct(arm, False)
         del arm["hydra"]
         arm.overrides = list(overrides)

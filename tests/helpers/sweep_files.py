@@ -1,5 +1,6 @@
 """The sweep files, composed as their commands compose them."""
 
+import functools
 import itertools
 from typing import Any
 
@@ -15,8 +16,9 @@ SWEEPS = REPOSITORY / "sweeps"
 NAMES = sorted(path.stem for path in SWEEPS.glob("*.yaml"))
 
 
+@functools.cache
 def composed(name: str, *overrides: str) -> DictConfig:
-    """A sweep file as `-cd sweeps -cn <name>` composes it."""
+    """A sweep file as `-cd sweeps -cn <name>` composes it, the same object each time."""
     words = [f"hydra.searchpath=[file://{CONF}]", *overrides]
     return loader(SWEEPS).load_configuration(name, words, RunMode.RUN, from_shell=False)
 

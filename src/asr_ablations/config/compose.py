@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import hydra._internal.config_loader_impl as hydra_loader
+import hydra._internal.defaults_list as hydra_defaults
 import hydra._internal.hydra as hydra_core
 import yaml
 from hydra import compose as hydra_compose
@@ -18,7 +19,7 @@ from hydra._internal.config_repository import CachingConfigRepository, ConfigRep
 from hydra._internal.defaults_list import DefaultsList, Overrides, create_defaults_list
 from hydra.conf import HydraConf
 from hydra.core.config_search_path import ConfigSearchPath, SearchPathElement
-from hydra.core.default_element import ResultDefault
+from hydra.core.default_element import InputDefault, ResultDefault
 from hydra.core.hydra_config import HydraConfig
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override, QuotedString, ValueType
@@ -41,6 +42,7 @@ LOGGER_LIST = re.compile(r"logger=\[([\w\s,]*)\]")
 LISTS = {"conditions": "condition", "callbacks": "callbacks"}
 """Keys that list options, each with the options' group, below whose key the options' own keys are placed."""
 LISTED = re.compile(rf"({'|'.join(LISTS)})=(?:\[([\w\s,]*)\]|(\w+))")
+MAP_CHOICES = hydra_defaults._create_interpolation_map
 SYNONYMS = {"16-mixed": 16, "bf16-mixed": "bf16", "32-true": 32}
 """Lightning's names of precisions, each with its name here."""
 REFUSED = re.compile(r"Could not override '([^'@]+)'|Error merging override (\w+)=(.*)")
@@ -89,9 +91,9 @@ class Repository(CachingConfigRepository):
         self.defaults: dict[tuple[object, ...], DefaultsList] = {}
 
     def load_config(self, config_path: str) -> ConfigResult | None:
-        """Return a copy of a config file's contents, which Hydra may modify. Raise UsageError if it is not YAML."""
+        """Return a config file's contents, the same object each time. Raise UsageError if the file is not YAML."""
         try:
-            return copy.deepcopy(super().load_config(config_path))
+            return super().load_config(config_path)
         except (yaml.YAMLError, UnicodeDecodeError) as error:
             raise UsageError(f"{config_path}.yaml: {' '.join(str(error).split())}") from error
 
@@ -151,6 +153,12 @@ class Loader(ConfigLoaderImpl):
         for override in parsed:
             _refuse(override, self._repository)
         return parsed, self._repository
+
+    @staticmethod
+    def _embed_result_config(loaded: ConfigResult, package: str | None) -> ConfigResult:
+        """Place a file's contents in their package. Return a copy, because Hydra merges the next file into it."""
+        placed = ConfigLoaderImpl._embed_result_config(loaded, package)
+        return copy.deepcopy(placed) if placed is loaded else placed
 
     def _compose_config_from_defaults_list(self, defaults: list[ResultDefault], repo: IConfigRepository) -> DictConfig:
         self._defaults = defaults
@@ -227,10 +235,17 @@ def list_files(repo: IConfigRepository, overrides_list: list[Override], **option
     return replace(repo.defaults[key], config_overrides=Overrides(repo, overrides_list).config_overrides)
 
 
+def map_if_read(overrides: Overrides, entries: list[InputDefault], self_added: bool) -> DictConfig:
+    """Map the choices that a ${…} in a defaults list can read. Hydra does it for every file, at 40 % of its time."""
+    read = any(entry.is_interpolation() for entry in entries)
+    return MAP_CHOICES(overrides, entries, self_added) if read else OmegaConf.create()
+
+
 def use_loader() -> None:
-    """Make Hydra use `Loader` from now on. Hydra has no plugin for this, so two names in its modules are replaced."""
+    """Make Hydra use `Loader` from now on. Hydra has no plugin for this, so three names in its modules are replaced."""
     hydra_core.ConfigLoaderImpl = Loader  # type: ignore[misc]
     hydra_loader.create_defaults_list = list_files  # type: ignore[assignment]
+    hydra_defaults._create_interpolation_map = map_if_read
 
 
 def compose(
