@@ -125,18 +125,18 @@ def as_on_a_gpu(own_ctc: bool = True) -> Iterator[None]:
         yield
 
 
-def count_step(*overrides: str) -> Counts:
-    """Of the features, the model in both passes, and the log-probabilities."""
-    task = on_meta("model=ds2", "features=spectrogram", "rnn=lstm", *SMALL[2:], *overrides)
-    task.loss = lambda log_probs, lengths, batch: log_probs.new_zeros(()) + _Shaped.apply(log_probs)
-    with as_on_a_gpu(), Counts() as counts:
-        task.scored(batch(64, 12.8, 180)).loss.backward()
-    return counts
-
-
 @pytest.mark.parametrize(("precision", "launches", "gigabytes"), [("32", 285, 45), ("16-master", 320, 35)])
 def test_a_step_of_ds2_stays_within_its_launches_and_traffic(precision: str, launches: int, gigabytes: float) -> None:
     """64 utterances of 12.8 s, 161 bins. 16-master copies the weights of each layer, and their gradients."""
+
+    def count_step(*overrides: str) -> Counts:
+        """Of the features, the model in both passes, and the log-probabilities."""
+        task = on_meta("model=ds2", "features=spectrogram", "rnn=lstm", *SMALL[2:], *overrides)
+        task.loss = lambda log_probs, lengths, batch: log_probs.new_zeros(()) + _Shaped.apply(log_probs)
+        with as_on_a_gpu(), Counts() as counts:
+            task.scored(batch(64, 12.8, 180)).loss.backward()
+        return counts
+
     counts = count_step(f"precision={precision}", "augment=specaugment")
     assert sum(counts.launches.values()) <= launches, counts.launches
     assert counts.gigabytes <= gigabytes, counts.bytes.most_common(9)

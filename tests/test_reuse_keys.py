@@ -178,26 +178,25 @@ def test_recordings_of_a_corpus_without_hashes_are_of_the_bytes_of_their_files(t
         assert cache_key(utterances, "m") != before
 
 
-def _keys(trained: Trained) -> dict[str, str]:
-    """The key of everything that code and libraries decide, by what it is the key of."""
-    index.hash_reader.cache_clear()
-    utterances = [*trained.data.corpus.read("dev")]
-    loss = component("loss", "aligned", run=str(trained.folder))
-    features = build(compose("features=logmel40").features)
-    return {
-        "log-probabilities": outputs.log_probs_key(trained, utterances, CPU),
-        "samples": cache_key(utterances, "m"),
-        "features": cache_key(utterances, hash_object(features)),
-        "options of features": hash_object(features),
-        "alignments": loss._cache_key(utterances, {("ab", "")}),
-        "index of a split": split_index(trained).code,
-        "audio in an index": split_index(trained).audio_code,
-    }
-
-
 def test_other_code_and_libraries(trained: Trained, monkeypatch: pytest.MonkeyPatch) -> None:
-    before = _keys(trained)
-    assert before == _keys(trained)
+    def keys(trained: Trained) -> dict[str, str]:
+        """The key of everything that code and libraries decide, by what it is the key of."""
+        index.hash_reader.cache_clear()
+        utterances = [*trained.data.corpus.read("dev")]
+        loss = component("loss", "aligned", run=str(trained.folder))
+        features = build(compose("features=logmel40").features)
+        return {
+            "log-probabilities": outputs.log_probs_key(trained, utterances, CPU),
+            "samples": cache_key(utterances, "m"),
+            "features": cache_key(utterances, hash_object(features)),
+            "options of features": hash_object(features),
+            "alignments": loss._cache_key(utterances, {("ab", "")}),
+            "index of a split": split_index(trained).code,
+            "audio in an index": split_index(trained).audio_code,
+        }
+
+    before = keys(trained)
+    assert before == keys(trained)
     changes: list[tuple[tuple[Any, ...], str, Any]] = [
         ((content_keys, audio), "hash_source", lambda *_, **__: "other"),
         ((content_keys, recording_cache, outputs, aligned, index), "library_versions", lambda: {"torch": "other"}),
@@ -206,7 +205,7 @@ def test_other_code_and_libraries(trained: Trained, monkeypatch: pytest.MonkeyPa
         with monkeypatch.context() as patch:
             for module in modules:
                 patch.setattr(module, name, other)
-            after = _keys(trained)
+            after = keys(trained)
         index.hash_reader.cache_clear()
         assert [kind for kind in before if before[kind] == after[kind]] == []
 

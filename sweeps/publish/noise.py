@@ -124,12 +124,17 @@ def find_loss(result: Result) -> Hashable:
 def label(results: Sequence[Result], sets: str) -> str:
     """Name corpus, language, sets and units of the test set, because corpora with one name can differ in them."""
     data = results[0].run.config["data"]
-    units = describe_units(verdict for one in results for verdict in one.comparison.verdicts)
+    verdicts = [verdict for one in results for verdict in one.comparison.verdicts]
+    units = describe_units(verdicts, [one.run for one in results], results[0].comparison.set)
     return ", ".join(filter(None, [f"{data['_target_'].rpartition('.')[2]}, {data.get('language')}: {sets}", units]))
 
 
-def describe_units(verdicts: Iterable[Verdict]) -> str:
-    """Return the test set's units with their number, such as 40 voices; "" if no verdict has any."""
+def describe_units(verdicts: Iterable[Verdict], runs: Iterable[Record], set_: str) -> str:
+    """Return the test set's units with their number, such as 40 voices, or the number of test sets if seeds differ in
+    them; "" if neither is known.
+    """
+    if (sets := len({run.data.hash(set_) for run in runs})) > 1:
+        return f"{sets} test sets"
     estimates = (verdict.estimate for verdict in verdicts)
     return next((f"{one.speakers} {one.unit}" for one in estimates if one is not None and one.speakers), "")
 

@@ -258,7 +258,8 @@ def format_answer(verdict: Verdict, published: Published) -> list[str]:
         + (f", {question.within}" if question.within else "")
         + describe_other_keys(contrast, comparison),
         f"{metric.text(contrast.difference, sign=True)} {metric.label} ({interval})",
-        f"{describe_training(runs)}; " + ", ".join(filter(None, [contrast.set, words, describe_units([verdict])])),
+        f"{describe_training(runs)}; "
+        + ", ".join(filter(None, [contrast.set, words, describe_units([verdict], runs, contrast.set)])),
         "–" if question.kind == "interaction" else rates,
         "–" if question.kind == "interaction" else format_losses(contrast, comparison),
         f"{list_commits(runs)}, {describe_days(runs)}",

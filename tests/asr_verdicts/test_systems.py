@@ -127,20 +127,20 @@ def test_three_arms_are_corrected_by_holm_and_two_sets_are_one_answer_and_a_desc
         compare_systems(systems, references, BY_SPEAKER, Options())
 
 
-def aligned(name: str) -> tuple[dict[str, str], dict[str, str]]:
-    """References and hypotheses in sclite's alignment, whose fragment (ha-) counts as right: "had" on both sides."""
-    spoken, heard = {}, {}
-    text = shared_data(f"golden/wer/sctk/{name}").read_text()
-    for id_, path in re.findall(r'<PATH id="\((.*?)\)".*?>\n(.*?)\n</PATH>', text, flags=re.DOTALL):
-        path = re.sub(r'C,"\(ha-\)",(".*?")?,', 'C,"had","had",', path)
-        words = re.findall(r'(?:^|:)([CSDI]),(?:"(.*?)")?,(?:"(.*?)")?', path)
-        spoken[id_] = " ".join(theirs if kind == "C" else ours for kind, ours, theirs in words if kind != "I")
-        heard[id_] = " ".join(theirs for kind, _, theirs in words if kind != "D")
-    return spoken, heard
-
-
 def test_counts_and_matched_pairs_are_those_that_sc_stats_printed() -> None:
     """NIST's pair: 9 and 7 errors, and Z = 2.000 over 3 segments (base_sc_stats/test1a.stats.mapsswe)."""
+
+    def aligned(name: str) -> tuple[dict[str, str], dict[str, str]]:
+        """References and hypotheses in sclite's alignment. Its fragment (ha-) counts as right: "had" on both sides."""
+        spoken, heard = {}, {}
+        text = shared_data(f"golden/wer/sctk/{name}").read_text()
+        for id_, path in re.findall(r'<PATH id="\((.*?)\)".*?>\n(.*?)\n</PATH>', text, flags=re.DOTALL):
+            path = re.sub(r'C,"\(ha-\)",(".*?")?,', 'C,"had","had",', path)
+            words = re.findall(r'(?:^|:)([CSDI]),(?:"(.*?)")?,(?:"(.*?)")?', path)
+            spoken[id_] = " ".join(theirs if kind == "C" else ours for kind, ours, theirs in words if kind != "I")
+            heard[id_] = " ".join(theirs for kind, _, theirs in words if kind != "D")
+        return spoken, heard
+
     (spoken, first), (other, second) = aligned("file1.sgml"), aligned("file2.sgml")
     printed = shared_data("golden/wer/sctk/base_sc_stats/test1a.stats.mapsswe").read_text()
     (z,) = (float(value) for value in re.findall(r"\(Z Stat: ([\d.]+)\)", printed))
@@ -204,20 +204,20 @@ def test_counts_are_sclites_on_csrnab() -> None:
     assert by_speaker == {"4t0": (458, 64, 9, 12), "4t1": (544, 32, 3, 4), "4t2": (404, 35, 0, 10)}
 
 
-def compute_wer_bootci(errors: Array, words: Array, replications: int = 10_000) -> tuple[float, float]:
-    """Kaldi's compute-wer-bootci, written down from its description: utterances are drawn with replacement, as many as
-    there are; the interval is the mean of the replications' rates ± 1.96 times their deviation (Bisani & Ney 2004).
-    """
-    generator = np.random.default_rng(1)
-    rates = []
-    for _ in range(replications):
-        drawn = generator.integers(0, len(errors), len(errors))
-        rates.append(np.sum(np.take(errors, drawn)) / np.sum(np.take(words, drawn)))
-    return float(np.mean(rates)), 1.96 * float(np.std(rates))
-
-
 def test_the_interval_over_utterances_is_kaldis_but_for_students_t() -> None:
     """Ours is wider by t of n − 1 over 1.96 and by √(n / (n − 1)): 3.0 % of 60 utterances."""
+
+    def compute_wer_bootci(errors: Array, words: Array, replications: int = 10_000) -> tuple[float, float]:
+        """Kaldi's compute-wer-bootci, from its description: as many utterances as there are, drawn with replacement.
+        The interval is the mean of the replications' rates ± 1.96 times their deviation (Bisani & Ney 2004).
+        """
+        generator = np.random.default_rng(1)
+        rates = []
+        for _ in range(replications):
+            drawn = generator.integers(0, len(errors), len(errors))
+            rates.append(np.sum(np.take(errors, drawn)) / np.sum(np.take(words, drawn)))
+        return float(np.mean(rates)), 1.96 * float(np.std(rates))
+
     arms = compared({"base": 0.15, "mine": 0.10}, 1).arms
     rows = [arm.runs[0].utterances for arm in arms]
     errors = np.array(

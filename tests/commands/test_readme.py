@@ -67,15 +67,14 @@ def code(page: Path) -> list[str]:
     return re.findall(r"`([^`\n]+)`", re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL))
 
 
-def anchors(page: Path) -> set[str]:
-    """What links to a page's headings may end in, as GitHub makes them."""
-    text = re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
-    headings = re.findall(r"^#+ (.*)$", text, flags=re.MULTILINE)
-    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
-
-
 @pytest.mark.parametrize("page", pages(), ids=lambda page: page.stem)
 def test_every_link_leads_somewhere(page):
+    def anchors(page: Path) -> set[str]:
+        """What links to a page's headings may end in, as GitHub makes them."""
+        text = re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+        headings = re.findall(r"^#+ (.*)$", text, flags=re.MULTILINE)
+        return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
     links = re.findall(r"\]\(([^)\s]+)\)", page.read_text(encoding="utf-8"))
     for link in links:
         if link.startswith("https://"):

@@ -85,15 +85,14 @@ def test_the_correlation_of_losses_and_rates_over_all_runs() -> None:
     assert loss_against_wer([Arm("a", runs)], ["test"]) == []
 
 
-def epochs_run(seconds: list[float], seed: int = 0) -> Record:
-    """A record whose rows of epochs stand between others."""
-    rows: list[dict[str, float | None]] = [{"step": 1.0, COLUMN: None}]
-    for value in seconds:
-        rows += [{"validation/dev/wer": 0.5}, {COLUMN: value}]
-    return Record(Path("run"), {"seed": seed}, [], metrics=rows)
-
-
 def test_the_first_epoch_stands_apart_and_the_ratio_has_welchs_interval() -> None:
+    def epochs_run(seconds: list[float], seed: int = 0) -> Record:
+        """A record whose rows of epochs stand between others."""
+        rows: list[dict[str, float | None]] = [{"step": 1.0, COLUMN: None}]
+        for value in seconds:
+            rows += [{"validation/dev/wer": 0.5}, {COLUMN: value}]
+        return Record(Path("run"), {"seed": seed}, [], metrics=rows)
+
     seconds = {
         "32": ([200, 100, 104, 96], [190, 111, 109, 110], [210, 90, 92, 88]),
         "16": ([150, 50, 52, 48], [150, 55, 56, 54], [150, 61, 59, 60]),
@@ -151,18 +150,17 @@ def test_what_was_tried_stands_by_key_with_the_best(tmp_path: Path, monkeypatch:
     assert hyperparameters(of_factor([declared, declared, others[0]], factor)) == []
 
 
-def compared(*options: Options, confirmed: int = 0) -> Comparison:
-    """A search of three runs and one that diverged; confirmed: runs of the best that were started afterwards."""
-    own = []
-    for rate, wer in {"0.001": 0.4, "0.003": 0.2, "0.0100000001": 0.3}.items():
-        run = record(f"lr={rate}", 0, wer + 0.1)
-        own.append(replace(run, searched=True, summary=replace(run.summary, best_validation_wer=wer, epochs=4)))
-    lost = replace(diverged("lr=9.0", 0), searched=True)
-    later = [record("lr=0.003", seed, 0.3) for seed in range(1, 1 + confirmed)]
-    return compare(records([*own, lost], later), *options or [Options()], title="search")
-
-
 def test_a_search_ranks_its_runs_and_decides_nothing_unless_runs_confirm_it() -> None:
+    def compared(*options: Options, confirmed: int = 0) -> Comparison:
+        """A search of three runs and one that diverged; confirmed: runs of the best that were started afterwards."""
+        own = []
+        for rate, wer in {"0.001": 0.4, "0.003": 0.2, "0.0100000001": 0.3}.items():
+            run = record(f"lr={rate}", 0, wer + 0.1)
+            own.append(replace(run, searched=True, summary=replace(run.summary, best_validation_wer=wer, epochs=4)))
+        lost = replace(diverged("lr=9.0", 0), searched=True)
+        later = [record("lr=0.003", seed, 0.3) for seed in range(1, 1 + confirmed)]
+        return compare(records([*own, lost], later), *options or [Options()], title="search")
+
     found = compared()
     assert found.verdicts == []
     section = search_section(found)

@@ -167,17 +167,17 @@ def test_a_value_that_is_mentioned_is_blamed_and_else_the_class() -> None:
     assert reword_error("a", options, {}, TypeError("no")) == "x: no"
 
 
-def plain(*overrides: str) -> dict[str, Any]:
-    cfg = compose("data=an4", *overrides)
-    cfg.overrides = list(overrides)
-    config: Any = OmegaConf.to_container(cfg, resolve=True)
-    return plain_config(config)
-
-
 def test_a_config_for_people_has_names_of_options_dotted_values_and_no_home_folder() -> None:
     """Options that share a class have their own names, too: they differ in their values. What changes nothing is left
     out.
     """
+
+    def plain(*overrides: str) -> dict[str, Any]:
+        cfg = compose("data=an4", *overrides)
+        cfg.overrides = list(overrides)
+        config: Any = OmegaConf.to_container(cfg, resolve=True)
+        return plain_config(config)
+
     for group in ("optimizer", "augment"):
         for option in group_options(group):
             assert plain("data.root=x", f"{group}={option}")[group] == option

@@ -30,17 +30,16 @@ def utterance(id_: str, text: str, seconds: float = 1.0) -> Utterance:
     return Utterance(id_, "s", Path(f"{id_}.flac"), 0.0, seconds, text)
 
 
-def items(lengths: list[int]) -> list[Item]:
-    generator = np.random.default_rng(1)
-    texts = ["ab", "", "cab", "a"]
-    return [
-        Item(generator.integers(-32768, 32767, n).astype(np.int16), n, LETTERS.encode_all([text])[0],
-             utterance(f"u-{i}", text))
-        for i, (n, text) in enumerate(zip(lengths, texts, strict=False))
-    ]  # fmt: skip
-
-
 def test_waveforms_are_padded_with_zeros_and_targets_concatenated() -> None:
+    def items(lengths: list[int]) -> list[Item]:
+        generator = np.random.default_rng(1)
+        texts = ["ab", "", "cab", "a"]
+        return [
+            Item(generator.integers(-32768, 32767, n).astype(np.int16), n, LETTERS.encode_all([text])[0],
+                 utterance(f"u-{i}", text))
+            for i, (n, text) in enumerate(zip(lengths, texts, strict=False))
+        ]  # fmt: skip
+
     for lengths in ([5, 0, 9, 1], [1], [0, 0]):
         batch = collate(drawn := items(lengths))
         expected = np.zeros((len(lengths), max(lengths)), dtype=np.float32)

@@ -100,6 +100,11 @@ def test_named_training_sets_are_the_thesiss_and_missing_ones_end_in_the_command
 
 @pytest.mark.parametrize("name", delivered())
 def test_every_corpus_reads_what_it_writes(name: str, tiny_corpus: Path, tmp_path: Path) -> None:
+    def spoken(corpus: Any, splits: list[str]) -> list[tuple[Any, ...]]:
+        """What is said in splits, and by whom."""
+        utterances = [utterance for split in splits for utterance in corpus.read(split)]
+        return sorted((u.speaker, u.text, u.duration, u.content, u.fault) for u in utterances)
+
     beside = [word for word in hints(f"data={name}").get("beside", ()) if "<" not in word]
     corpus = build(compose(f"data={name}", f"data.root={tmp_path / 'corpus'}", *beside).data)
     with pytest.raises(UsageError, match=rf"python src/prepare\.py data={name} data\.root={tmp_path}/corpus ") as error:
@@ -112,12 +117,6 @@ def test_every_corpus_reads_what_it_writes(name: str, tiny_corpus: Path, tmp_pat
     whole = set(spoken(corpus, [*corpus.train, *corpus.validation, *corpus.test]))
     assert whole == set(spoken(tones, tones.folders()))
     assert len(whole) == 18
-
-
-def spoken(corpus: Any, splits: list[str]) -> list[tuple[Any, ...]]:
-    """What is said in splits, and by whom."""
-    utterances = [utterance for split in splits for utterance in corpus.read(split)]
-    return sorted((u.speaker, u.text, u.duration, u.content, u.fault) for u in utterances)
 
 
 def chapter(root: Path, transcripts: str) -> Path:

@@ -30,13 +30,12 @@ from tests.helpers.support import component, compose, tiny_overrides
 LETTERS = Letters("abcdefgh ")
 
 
-def invented(content: str, begin: float, end: float, **more: Any) -> Utterance:
-    """Of a file whose name says nothing of its content."""
-    return Utterance("u", **{"speaker": "", "text": "", **more}, audio=Path(f"/{begin}"), offset=begin,
-                     duration=end - begin, content=content)  # fmt: skip
-
-
 def test_shared_audio_speakers_and_sentences_are_counted() -> None:
+    def invented(content: str, begin: float, end: float, **more: Any) -> Utterance:
+        """Of a file whose name says nothing of its content."""
+        return Utterance("u", **{"speaker": "", "text": "", **more}, audio=Path(f"/{begin}"), offset=begin,
+                         duration=end - begin, content=content)  # fmt: skip
+
     trained = [
         invented("a", 0, 2), invented("a", 4, 60), invented("a", 5, 6), invented("b", 3, 4, channel=0),
         invented("c", 0, 1.5),

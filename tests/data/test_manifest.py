@@ -85,6 +85,11 @@ def test_unknown_speakers_are_said_once_and_can_be_found_in_the_ids(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The same of a manifest and of a Kaldi directory; data.json counts no speakers that nobody knows."""
+
+    def selected(corpus: Any) -> dict[str, Screened]:
+        alphabet = Letters.with_separation(" a", None)
+        return select(judge(corpus, alphabet), corpus, alphabet, lambda samples: samples // 160)
+
     ids = [f"{speaker}-{number}" for speaker in ("anna", "bob") for number in range(3)]
     for id_ in ids:
         tone(tmp_path / f"{id_}.wav")
@@ -108,11 +113,6 @@ def test_unknown_speakers_are_said_once_and_can_be_found_in_the_ids(
         assert not [record for record in caplog.records if "speakers of" in record.getMessage()]
     with pytest.raises(UsageError, match=r"data.speaker_of=\^\(c\): finds no speaker in 6 ids \(anna-0, anna-1"):
         manifest(tmp_path, speaker_of="^(c)").read("test")
-
-
-def selected(corpus: Any) -> dict[str, Screened]:
-    alphabet = Letters.with_separation(" a", None)
-    return select(judge(corpus, alphabet), corpus, alphabet, lambda samples: samples // 160)
 
 
 def test_a_unit_above_speakers_is_read_written_and_part_of_the_content(tmp_path: Path) -> None:

@@ -78,35 +78,34 @@ def test_dropout_drops_by_its_rate_and_its_gradient_by_the_same_mask(target: str
     assert not torch.equal(first, second)
 
 
-def losses(lengths: list[int], labels: list[list[int]], T: int, V: int, scale: float) -> None:
-    torch.manual_seed(T + V)
-    logits = scale * torch.randn(len(lengths), T, V)
-    counts, targets = (
-        torch.tensor([len(row) for row in labels]),
-        torch.tensor([label for row in labels for label in row], dtype=torch.long),
-    )
-    numbers, weights = torch.tensor(lengths), torch.rand(len(lengths)) + 0.5
-    results = []
-    for exact in (False, True):
-        x = (logits.double() if exact else logits).requires_grad_()
-        log_probs = x.log_softmax(-1)
-        if exact:
-            nats = ctc_loss(log_probs.transpose(0, 1), targets, numbers, counts, blank=0, reduction="none")
-        else:
-            assert operations.usable(log_probs)
-            nats = operations.ctc(log_probs, targets, numbers, counts)
-        possible = nats.isfinite()
-        (gradient,) = torch.autograd.grad((nats * weights)[possible].sum() + 0 * x.sum(), x)
-        results.append((nats.detach().double(), gradient.double()))
-    (mine, by_mine), (exact_, by_exact) = results
-    assert torch.equal(mine.isinf(), exact_.isinf())
-    finite = exact_.isfinite()
-    torch.testing.assert_close(mine[finite], exact_[finite], rtol=1e-6, atol=2e-5)
-    torch.testing.assert_close(by_mine[finite], by_exact[finite], rtol=0, atol=2e-5)
-
-
 @pytest.mark.parametrize("scale", [1.0, 12.0])  # 12: a sure model, whose paths lie hundreds of nats apart
 def test_ctc_is_that_of_float64(target: str, scale: float) -> None:
+    def losses(lengths: list[int], labels: list[list[int]], T: int, V: int, scale: float) -> None:
+        torch.manual_seed(T + V)
+        logits = scale * torch.randn(len(lengths), T, V)
+        counts, targets = (
+            torch.tensor([len(row) for row in labels]),
+            torch.tensor([label for row in labels for label in row], dtype=torch.long),
+        )
+        numbers, weights = torch.tensor(lengths), torch.rand(len(lengths)) + 0.5
+        results = []
+        for exact in (False, True):
+            x = (logits.double() if exact else logits).requires_grad_()
+            log_probs = x.log_softmax(-1)
+            if exact:
+                nats = ctc_loss(log_probs.transpose(0, 1), targets, numbers, counts, blank=0, reduction="none")
+            else:
+                assert operations.usable(log_probs)
+                nats = operations.ctc(log_probs, targets, numbers, counts)
+            possible = nats.isfinite()
+            (gradient,) = torch.autograd.grad((nats * weights)[possible].sum() + 0 * x.sum(), x)
+            results.append((nats.detach().double(), gradient.double()))
+        (mine, by_mine), (exact_, by_exact) = results
+        assert torch.equal(mine.isinf(), exact_.isinf())
+        finite = exact_.isfinite()
+        torch.testing.assert_close(mine[finite], exact_[finite], rtol=1e-6, atol=2e-5)
+        torch.testing.assert_close(by_mine[finite], by_exact[finite], rtol=0, atol=2e-5)
+
     generator = torch.Generator().manual_seed(0)
 
     def drawn(count: int, most: int) -> list[int]:

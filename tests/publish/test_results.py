@@ -169,10 +169,6 @@ def sections(text: str) -> dict[str, str]:
     return {name: content.strip() for name, content in zip(found[::2], found[1::2], strict=True)}
 
 
-def answers(text: str, name: str) -> list[str]:
-    return [line for line in text.splitlines() if line.startswith(f"| [{name}]")]
-
-
 def test_every_record_has_its_section_and_every_section_its_record(tmp_path: Path) -> None:
     """But for those whose questions are open."""
     sweeps = unpack((PUBLISHED / "records").glob("*.tar.xz"), tmp_path)
@@ -184,6 +180,9 @@ def test_every_record_has_its_section_and_every_section_its_record(tmp_path: Pat
 
 @pytest.mark.slow
 def test_the_records_say_what_is_published(tmp_path: Path) -> None:
+    def answers(text: str, name: str) -> list[str]:
+        return [line for line in text.splitlines() if line.startswith(f"| [{name}]")]
+
     published = sections((PUBLISHED / "RESULTS.md").read_text(encoding="utf-8"))
     archives = sorted((PUBLISHED / "records").glob("*.tar.xz"), key=lambda path: (path.stat().st_size, path.name))
     archives = [path for path in archives if path.name.removesuffix(".tar.xz") in published]

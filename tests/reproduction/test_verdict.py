@@ -56,13 +56,6 @@ def change_json(path: Path, change: Callable[[dict[str, Any]], Any]) -> None:
     write_json(path, content)
 
 
-def other_machine(folder: Path) -> None:
-    """Another torch and processor, and a last digit of the losses."""
-    losses([3.0, 2.5, 2.0000002, 1.5])(folder)
-    change_json(folder / "environment.json", lambda content: content["versions"].update(torch="9.9"))
-    change_json(folder / "environment.json", lambda content: content["hardware"].update(processor="abacus"))
-
-
 def test_equal_records_match(tmp_path: Path) -> None:
     result = verdict(*pair(tmp_path))
     assert result.name == verdicts.MATCH
@@ -72,6 +65,12 @@ def test_equal_records_match(tmp_path: Path) -> None:
 
 
 def test_another_machine_is_drift_within_the_noise_of_seeds_and_differs_beyond(tmp_path: Path) -> None:
+    def other_machine(folder: Path) -> None:
+        """Another torch and processor, and a last digit of the losses."""
+        losses([3.0, 2.5, 2.0000002, 1.5])(folder)
+        change_json(folder / "environment.json", lambda content: content["versions"].update(torch="9.9"))
+        change_json(folder / "environment.json", lambda content: content["hardware"].update(processor="abacus"))
+
     original, again = pair(tmp_path, change=other_machine)
     result = verdict(original, again)
     assert result.name == verdicts.DRIFT

@@ -52,14 +52,13 @@ class Sweep:
         return dict(line.split() for line in listed.splitlines())
 
 
-def until(holds: Callable[[], object], seconds: float = 120) -> None:
-    end = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < end
-        time.sleep(0.2)
-
-
 def test_a_sweep_outlives_its_command_and_a_job_its_limit(tmp_path: Path, slurm: dict[str, str]) -> None:
+    def until(holds: Callable[[], object], seconds: float = 120) -> None:
+        end = time.monotonic() + seconds
+        while not holds():
+            assert time.monotonic() < end
+            time.sleep(0.2)
+
     (tmp_path / "corpora").mkdir()
     sweep = Sweep(tmp_path, slurm)
     sweep.slurm("scontrol", "update", "PartitionName=debug", "State=DOWN")  # else jobs may end unseen

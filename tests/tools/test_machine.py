@@ -287,14 +287,14 @@ def test_a_lock_is_no_way_into_another_file(tmp_path: Path, content: str | None)
     assert (victim.read_text() if victim.exists() else None) == content
 
 
-def pasted(line: str) -> list[str]:
-    """The words of a line as Bash has them."""
-    printed = subprocess.run(["bash", "-c", f"printf '%s\\0' {line}"], capture_output=True, text=True, check=True)
-    return printed.stdout.split("\0")[:-1]
-
-
 def test_a_printed_command_can_be_pasted() -> None:
     """By Bash, Hydra and OmegaConf, as they are installed."""
+
+    def pasted(line: str) -> list[str]:
+        """The words of a line as Bash has them."""
+        printed = subprocess.run(["bash", "-c", f"printf '%s\\0' {line}"], capture_output=True, text=True, check=True)
+        return printed.stdout.split("\0")[:-1]
+
     plain = ["/data/x", "../x", "./a.b"]
     quoted = [
         "~/x", "", " ", "123", "1e5", ".5", "null", "True", "a b", "a=b", "a,b", "[a]", "{a: b}", "(v1)", "ż", "it's",

@@ -96,18 +96,18 @@ def assert_same(one: Trained, other: Trained) -> None:
     assert all(torch.equal(value, expected) for (_, value), (_, expected) in zip(one.state, other.state, strict=True))
 
 
-def optimizers(name: str) -> list[Any]:
-    """Of an option of the group, as on a CPU and, where it can be, fused, as on a GPU."""
-    make = build(compose(f"optimizer={name}", "optimizer.weight_decay=0.01").optimizer)
-    ways: list[dict[str, bool]] = [{"fused": False}, {"fused": True}] if make.func in FUSED else [{}]
-    return [partial(build_optimizer, partial(make, **way), scaled=False) for way in ways]
-
-
 @pytest.mark.parametrize("name", group_options("optimizer"))
 def test_steps_and_scales_are_those_that_the_host_waits_for(name: str) -> None:
     """Weights, the optimizer's state and the history of the scale are bit-equal, with overflows in the first step of
     the optimizer, in that of a weight, and between others.
     """
+
+    def optimizers(name: str) -> list[Any]:
+        """Of an option of the group, as on a CPU and, where it can be, fused, as on a GPU."""
+        make = build(compose(f"optimizer={name}", "optimizer.weight_decay=0.01").optimizer)
+        ways: list[dict[str, bool]] = [{"fused": False}, {"fused": True}] if make.func in FUSED else [{}]
+        return [partial(build_optimizer, partial(make, **way), scaled=False) for way in ways]
+
     # memory that nobody has written holds no number then
     torch.use_deterministic_algorithms(True)
     try:
@@ -212,44 +212,43 @@ TWO_EPOCHS = (
 """Two epochs of three batches: with two batches an update, the second update of an epoch is of one batch."""
 
 
-def fitted(corpus: Path, folder: Path, *overrides: str, max_steps: int = -1) -> tuple[CTCTask, pl.Trainer]:
-    cfg = compose(*TWO_EPOCHS, *tiny_overrides(corpus), *overrides)
-    folder.mkdir(exist_ok=True)
-    task, data = assemble(cfg, build(cfg.data))
-    data.setup()
-    fitter = trainer(cfg, 0, [], [StepLosses(folder)], max_steps=max_steps, limit_val_batches=0)
-    fitter.fit(task, data)
-    return task, fitter
-
-
-def by_hand(corpus: Path, *overrides: str) -> tuple[CTCTask, list[float], list[float]]:
-    """The same training in a loop of its own: the task, the loss of each batch, the norm of each update's gradient."""
-    cfg = compose(*TWO_EPOCHS, *tiny_overrides(corpus), *overrides)
-    task, data = assemble(cfg, build(cfg.data))
-    data.setup()
-    task.train()
-    optimizer = build(cfg.optimizer)(task.model.parameters())
-    schedule = build(cfg.schedule)(optimizer, total_steps=4)
-    losses, norms = [], []
-    loader = data.train_dataloader()
-    for epoch in range(2):
-        loader.batch_sampler.set_epoch(epoch)  # type: ignore[union-attr]
-        batches = list(loader)
-        for group in (batches[:2], batches[2:]):
-            optimizer.zero_grad()
-            for batch in group:
-                log_probs, lengths = task(batch)
-                loss = task.loss(log_probs, lengths, batch)
-                (loss / len(group)).backward()
-                losses.append(float(loss.detach()))
-            norms.append(float(nn.utils.clip_grad_norm_(task.model.parameters(), 0.5)))
-            optimizer.step()
-            schedule.step()
-    return task, losses, norms
-
-
 def test_an_update_is_over_the_mean_gradient_of_its_batches(tiny_corpus: Path, tmp_path: Path) -> None:
     """Also the last one of an epoch, of fewer batches; the schedule and the clipping count updates."""
+
+    def by_hand(corpus: Path, *overrides: str) -> tuple[CTCTask, list[float], list[float]]:
+        """The same training in a loop of its own: task, loss of each batch, norm of each update's gradient."""
+        cfg = compose(*TWO_EPOCHS, *tiny_overrides(corpus), *overrides)
+        task, data = assemble(cfg, build(cfg.data))
+        data.setup()
+        task.train()
+        optimizer = build(cfg.optimizer)(task.model.parameters())
+        schedule = build(cfg.schedule)(optimizer, total_steps=4)
+        losses, norms = [], []
+        loader = data.train_dataloader()
+        for epoch in range(2):
+            loader.batch_sampler.set_epoch(epoch)  # type: ignore[union-attr]
+            batches = list(loader)
+            for group in (batches[:2], batches[2:]):
+                optimizer.zero_grad()
+                for batch in group:
+                    log_probs, lengths = task(batch)
+                    loss = task.loss(log_probs, lengths, batch)
+                    (loss / len(group)).backward()
+                    losses.append(float(loss.detach()))
+                norms.append(float(nn.utils.clip_grad_norm_(task.model.parameters(), 0.5)))
+                optimizer.step()
+                schedule.step()
+        return task, losses, norms
+
+    def fitted(corpus: Path, folder: Path, *overrides: str, max_steps: int = -1) -> tuple[CTCTask, pl.Trainer]:
+        cfg = compose(*TWO_EPOCHS, *tiny_overrides(corpus), *overrides)
+        folder.mkdir(exist_ok=True)
+        task, data = assemble(cfg, build(cfg.data))
+        data.setup()
+        fitter = trainer(cfg, 0, [], [StepLosses(folder)], max_steps=max_steps, limit_val_batches=0)
+        fitter.fit(task, data)
+        return task, fitter
+
     task, fitter = fitted(tiny_corpus, tmp_path, "batch.accumulate=2")
     expected, losses, norms = by_hand(tiny_corpus)
     assert fitter.global_step == 4
@@ -450,27 +449,27 @@ def test_validation_error_rates_are_jiwers_and_start_anew_each_epoch(tiny_corpus
         assert padding == pytest.approx(100 * sum(1 - d.mean() / d.max() for d in durations) / len(durations), rel=1e-3)
 
 
-def drawn(overrides: tuple[str, ...], tiny_corpus: Path) -> dict[str, Any]:
-    """What each stream of a config draws: weights, the order of an epoch, the seed of augmentation, dropout."""
-    cfg = compose(*SMALL, *tiny_overrides(tiny_corpus), *overrides)
-    module, data = assemble(cfg, build(cfg.data))
-    dropout = torch.rand(4).tolist()
-    data.setup()
-    order = data.train_dataloader().batch_sampler
-    seen: list[int] = []
-    module.augment = lambda features, lengths, ids, seed, epoch: (seen.append(seed), features)[1]
-    module.log = lambda *_, **__: None  # type: ignore[method-assign,assignment]
-    module.training_step(next(iter(data.train_dataloader())), 0)
-    return {
-        "init": [p.tolist() for p in module.model.parameters()],
-        "order": list(order),
-        "augment": seen,
-        "dropout": dropout,
-    }
-
-
 def test_a_stream_has_the_common_seed_or_its_own(tiny_corpus: Path) -> None:
     """seeds.<name>=5 gives that stream what seed=5 would, and no other stream anything new; 0 is a seed as any."""
+
+    def drawn(overrides: tuple[str, ...], tiny_corpus: Path) -> dict[str, Any]:
+        """What each stream of a config draws: weights, the order of an epoch, the seed of augmentation, dropout."""
+        cfg = compose(*SMALL, *tiny_overrides(tiny_corpus), *overrides)
+        module, data = assemble(cfg, build(cfg.data))
+        dropout = torch.rand(4).tolist()
+        data.setup()
+        order = data.train_dataloader().batch_sampler
+        seen: list[int] = []
+        module.augment = lambda features, lengths, ids, seed, epoch: (seen.append(seed), features)[1]
+        module.log = lambda *_, **__: None  # type: ignore[method-assign,assignment]
+        module.training_step(next(iter(data.train_dataloader())), 0)
+        return {
+            "init": [p.tolist() for p in module.model.parameters()],
+            "order": list(order),
+            "augment": seen,
+            "dropout": dropout,
+        }
+
     common, other = drawn((), tiny_corpus), drawn(("seed=5",), tiny_corpus)
     assert all(common[key] != other[key] for key in common)
     for name in common:

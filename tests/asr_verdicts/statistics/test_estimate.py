@@ -224,20 +224,6 @@ def test_an_effect_is_found() -> None:
         assert finds(DESIGNS[name], 100, seed=2) / 100 >= least, name
 
 
-def sgml_places(name: str) -> dict[str, Places]:
-    """Places of errors by utterance, from the alignment that sclite made."""
-    places_by_id = {}
-    text = shared_data(f"golden/wer/sctk/{name}").read_text()
-    for id_, aligned in re.findall(r'<PATH id="(.*?)".*?>\n(.*?)\n</PATH>', text, flags=re.DOTALL):
-        places, word = [], 0
-        for kind in re.findall(r"(?:^|:)([CSDI]),", aligned):
-            if kind != "C":
-                places.append(2 * word + (kind != "I"))
-            word += kind != "I"
-        places_by_id[id_] = places
-    return places_by_id
-
-
 def test_places_of_errors_by_hand_and_several_seeds_count_once() -> None:
     assert error_places("a b c", "a b c") == []
     assert error_places("a b c", "a x c") == [3]
@@ -251,6 +237,19 @@ def test_places_of_errors_by_hand_and_several_seeds_count_once() -> None:
 
 
 def test_the_result_is_that_of_sc_stats() -> None:
+    def sgml_places(name: str) -> dict[str, Places]:
+        """Places of errors by utterance, from the alignment that sclite made."""
+        places_by_id = {}
+        text = shared_data(f"golden/wer/sctk/{name}").read_text()
+        for id_, aligned in re.findall(r'<PATH id="(.*?)".*?>\n(.*?)\n</PATH>', text, flags=re.DOTALL):
+            places, word = [], 0
+            for kind in re.findall(r"(?:^|:)([CSDI]),", aligned):
+                if kind != "C":
+                    places.append(2 * word + (kind != "I"))
+                word += kind != "I"
+            places_by_id[id_] = places
+        return places_by_id
+
     for first, second, output in (("file1", "file2", "test1a"), ("file2", "file1", "test1b")):
         ours, theirs = sgml_places(f"{first}.sgml"), sgml_places(f"{second}.sgml")
         assert sum(map(len, ours.values())) + sum(map(len, theirs.values())) == 16  # 9 and 7 in NIST's report

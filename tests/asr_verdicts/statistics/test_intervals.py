@@ -60,14 +60,6 @@ def test_shared_variance_is_how_seeds_differ_by_speaker() -> None:
     assert shared_variance(turned, words, owners) == pytest.approx(20 * per_speaker / 2 / 800**2)
 
 
-def invented(generator: np.random.Generator) -> tuple[list[RunNoise], Part]:
-    arms = []
-    for _ in range(generator.integers(1, 5)):
-        runs, variance = int(generator.integers(2, 12)), float(generator.exponential())
-        arms.append(RunNoise(runs, runs - 1, variance, shared=variance * generator.random()))
-    return arms, Part(float(generator.exponential(0.5)), float(generator.integers(1, 40)))
-
-
 def test_welch_and_the_shared_part_by_hand() -> None:
     """Variances 8 and 9 of 4 and 3 runs: 2 + 3, and of their upper ends, 2 · 3 / χ²(3) and 3 · 2 / χ²(2)."""
     part = over_seeds([RunNoise(4, 3, 8.0), RunNoise(3, 2, 9.0)])
@@ -88,6 +80,13 @@ def test_welch_and_the_shared_part_by_hand() -> None:
 
 
 def test_both_together_are_never_below_either() -> None:
+    def invented(generator: np.random.Generator) -> tuple[list[RunNoise], Part]:
+        arms = []
+        for _ in range(generator.integers(1, 5)):
+            runs, variance = int(generator.integers(2, 12)), float(generator.exponential())
+            arms.append(RunNoise(runs, runs - 1, variance, shared=variance * generator.random()))
+        return arms, Part(float(generator.exponential(0.5)), float(generator.integers(1, 40)))
+
     generator = np.random.default_rng(0)
     for _ in range(500):
         arms, speakers = invented(generator)
@@ -218,32 +217,6 @@ def test_the_range_is_that_of_the_estimated_error() -> None:
     assert two.high / two.low == pytest.approx(np.sqrt(5.991 / 0.1026), rel=0.01)
 
 
-def _asked_twice(truth: float, deviation: float, generator: np.random.Generator) -> tuple[str, float, bool]:
-    """What a sweep of two arms of five runs shows, the chance that it shows it again, and whether it does."""
-    (first, estimate), (second, _) = (_asked(truth, deviation, 5, 2.0, generator) for _ in range(2))
-    chances = repetition(estimate, 0.05, 2.0, 0.1)
-    of = {"above": chances.above, "below": chances.below, "equal": chances.equal}
-    kind = "shown" if first in ("above", "below") else first
-    return kind, of.get(first, 1 - sum(of.values())), first == second
-
-
-def _asked(
-    truth: float, deviation: float, runs: int, margin: float, generator: np.random.Generator
-) -> tuple[str, Estimate]:
-    """What a sweep of two arms shows, and its estimate."""
-    variances = deviation**2 * generator.chisquare(runs - 1, 2) / (runs - 1)
-    arms = tuple(RunNoise(runs, runs - 1, float(variance)) for variance in variances)
-    noise = combined(arms, None)
-    value = float(truth + deviation * generator.normal(0, np.sqrt(2 / runs)))
-    estimate = replace(
-        design(1.0, runs), value=value, standard_error=noise.standard_error, degrees=noise.degrees, arms=arms,
-        over_seeds=over_seeds(arms),
-    )  # fmt: skip
-    if FixedLength().p(estimate) <= 0.05:
-        return ("above" if value > 0 else "below"), estimate
-    return ("equal" if abs(value) + FixedLength().half_width(estimate, 0.1) < margin else "neither"), estimate
-
-
 def test_the_numbers_proposed_are_enough_and_one_fewer_is_not() -> None:
     """Each lever against the noise of the size that it proposes, put together by hand."""
     arm_speaker, run_speaker, seeds = 0.03**2, 0.04**2, 0.02**2
@@ -290,16 +263,39 @@ def test_a_detectable_difference_is_detected_in_four_of_five() -> None:
 @pytest.mark.slow
 def test_a_repetition_is_predicted_where_every_truth_is_as_likely() -> None:
     """True differences over a range that is wide next to the noise, and deviations of a run over a factor of ten."""
+
+    def ask(
+        truth: float, deviation: float, runs: int, margin: float, generator: np.random.Generator
+    ) -> tuple[str, Estimate]:
+        """What a sweep of two arms shows, and its estimate."""
+        variances = deviation**2 * generator.chisquare(runs - 1, 2) / (runs - 1)
+        arms = tuple(RunNoise(runs, runs - 1, float(variance)) for variance in variances)
+        noise = combined(arms, None)
+        value = float(truth + deviation * generator.normal(0, np.sqrt(2 / runs)))
+        estimate = replace(
+            design(1.0, runs), value=value, standard_error=noise.standard_error, degrees=noise.degrees, arms=arms,
+            over_seeds=over_seeds(arms),
+        )  # fmt: skip
+        if FixedLength().p(estimate) <= 0.05:
+            return ("above" if value > 0 else "below"), estimate
+        return ("equal" if abs(value) + FixedLength().half_width(estimate, 0.1) < margin else "neither"), estimate
+
+    def ask_twice(truth: float, deviation: float, generator: np.random.Generator) -> tuple[str, float, bool]:
+        """What a sweep of two arms of five runs shows, the chance that it shows it again, and whether it does."""
+        (first, estimate), (second, _) = (ask(truth, deviation, 5, 2.0, generator) for _ in range(2))
+        chances = repetition(estimate, 0.05, 2.0, 0.1)
+        of = {"above": chances.above, "below": chances.below, "equal": chances.equal}
+        kind = "shown" if first in ("above", "below") else first
+        return kind, of.get(first, 1 - sum(of.values())), first == second
+
     generator = np.random.default_rng(0)
-    asked = [
-        _asked_twice(generator.uniform(-12, 12), 10 ** generator.uniform(-0.5, 0.5), generator) for _ in range(3000)
-    ]
+    asked = [ask_twice(generator.uniform(-12, 12), 10 ** generator.uniform(-0.5, 0.5), generator) for _ in range(3000)]
     for kind, fewest in (("shown", 2000), ("neither", 250)):
         chances = [(chance, same) for outcome, chance, same in asked if outcome == kind]
         assert len(chances) > fewest
         assert np.mean([chance for chance, _ in chances]) == pytest.approx(np.mean([s for _, s in chances]), abs=0.04)
     # of equal arms 5 % are shown, half of them with the same sign again: less often than predicted
-    asked = [_asked_twice(0.0, 1.0, generator) for _ in range(3000)]
+    asked = [ask_twice(0.0, 1.0, generator) for _ in range(3000)]
     shown = [(chance, same) for outcome, chance, same in asked if outcome == "shown"]
     assert np.mean([chance for chance, _ in shown]) > 0.5
     assert np.mean([same for _, same in shown]) < 0.1

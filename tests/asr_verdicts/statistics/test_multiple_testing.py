@@ -39,17 +39,16 @@ def test_holm_by_hand_and_by_its_definition() -> None:
         assert (missed.rejected, missed.p_adjusted > 0.05) == (False, True)
 
 
-def invented(generator: np.random.Generator) -> Estimate:
-    return Estimate(
-        value=float(generator.choice([0, 2, 5, 10]) * generator.standard_normal()), standard_error=1.0,
-        degrees=float(generator.choice([1.0, 2.5, 8.0, 40.0])),
-        information=float(generator.choice([1, 2.5, 10, 30])), over_seeds=None, over_speakers=None, arms=(),
-        speakers=0, effective=0.0, unit="speakers", models=3,
-    )  # fmt: skip
-
-
 @pytest.mark.parametrize("procedure", [FixedLength(), Anytime()], ids=lambda procedure: procedure.name)
 def test_an_interval_excludes_zero_exactly_where_it_is_rejected(procedure: Procedure) -> None:
+    def invented(generator: np.random.Generator) -> Estimate:
+        return Estimate(
+            value=float(generator.choice([0, 2, 5, 10]) * generator.standard_normal()), standard_error=1.0,
+            degrees=float(generator.choice([1.0, 2.5, 8.0, 40.0])),
+            information=float(generator.choice([1, 2.5, 10, 30])), over_seeds=None, over_speakers=None, arms=(),
+            speakers=0, effective=0.0, unit="speakers", models=3,
+        )  # fmt: skip
+
     generator = np.random.default_rng(0)
     rejected = 0
     for _ in range(2000):

@@ -63,20 +63,20 @@ def test_another_seed_epoch_or_id_gives_another(name: str) -> None:
     assert not torch.equal(y[0], y[1])
 
 
-def widths(change: dict[str, float], length: int, over: str) -> tuple[set[int], torch.Tensor]:
-    """Widths of a lone mask over 2000 utterances, and how often each place was covered."""
-    alone = {"frequency_masks": int(over == "frequency"), "time_masks": int(over == "time")}
-    augment = component("augment", "specaugment", **{"frequency_width": 2, **change, **alone})
-    ones = torch.ones(2000, length, BINS if over == "frequency" else 2)
-    masked = augment(ones, torch.full((2000,), length), [str(i) for i in range(2000)], 0, 0) == 0
-    line = masked.all(dim=2 if over == "time" else 1)
-    edges = torch.diff(line.int(), prepend=torch.zeros(2000, 1, dtype=torch.int))
-    assert int((edges > 0).sum(dim=1).max()) <= 1, "one mask is one stretch"
-    return set(line.sum(dim=1).tolist()), line.sum(dim=0)
-
-
 def test_masks_have_every_width_to_their_limit() -> None:
     """Neither time_width frames nor time_share of the utterance are exceeded, by a part of a frame either."""
+
+    def widths(change: dict[str, float], length: int, over: str) -> tuple[set[int], torch.Tensor]:
+        """Widths of a lone mask over 2000 utterances, and how often each place was covered."""
+        alone = {"frequency_masks": int(over == "frequency"), "time_masks": int(over == "time")}
+        augment = component("augment", "specaugment", **{"frequency_width": 2, **change, **alone})
+        ones = torch.ones(2000, length, BINS if over == "frequency" else 2)
+        masked = augment(ones, torch.full((2000,), length), [str(i) for i in range(2000)], 0, 0) == 0
+        line = masked.all(dim=2 if over == "time" else 1)
+        edges = torch.diff(line.int(), prepend=torch.zeros(2000, 1, dtype=torch.int))
+        assert int((edges > 0).sum(dim=1).max()) <= 1, "one mask is one stretch"
+        return set(line.sum(dim=1).tolist()), line.sum(dim=0)
+
     for width in (1, 15):
         result, covered = widths({"frequency_width": width}, 3, "frequency")
         assert result == set(range(width + 1))

@@ -27,18 +27,6 @@ def initialised(name: str, module: nn.Module) -> nn.Module:
     return module
 
 
-def gates(module: nn.Module) -> list[tuple[torch.Tensor, int, int]]:
-    """(weights, inputs, outputs) of each matrix: a recurrent layer's are stacked by the hidden size."""
-    result = []
-    for name, weight in module.named_parameters():
-        if weight.dim() < 2:
-            continue
-        field = math.prod(weight.shape[2:])
-        rows = module.hidden_size if name.startswith("weight_") else len(weight)
-        result += [(gate, field * weight.shape[1], field * rows) for gate in weight.detach().split(rows)]
-    return result
-
-
 def check_moments(gate: torch.Tensor, deviation: float) -> None:
     """Mean 0 and this deviation: an estimate from n draws is off by 1/√(2n) of it, less for flat distributions."""
     count = gate.numel()
@@ -56,6 +44,18 @@ def test_weights_have_the_deviation_of_the_papers(module: nn.Module) -> None:
     U(-√6 / √(inputs + outputs), …), whose deviation is its bound over √3; He et al. 2015, equation 10:
     N(0, 2 / inputs).
     """
+
+    def gates(module: nn.Module) -> list[tuple[torch.Tensor, int, int]]:
+        """(weights, inputs, outputs) of each matrix: a recurrent layer's are stacked by the hidden size."""
+        result = []
+        for name, weight in module.named_parameters():
+            if weight.dim() < 2:
+                continue
+            field = math.prod(weight.shape[2:])
+            rows = module.hidden_size if name.startswith("weight_") else len(weight)
+            result += [(gate, field * weight.shape[1], field * rows) for gate in weight.detach().split(rows)]
+        return result
+
     for gate, inputs, outputs in gates(initialised("xavier", module)):
         check_moments(gate, math.sqrt(2 / (inputs + outputs)))
     for gate, inputs, _ in gates(initialised("kaiming", module)):

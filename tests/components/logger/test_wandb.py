@@ -89,23 +89,23 @@ def test_none_but_csv_is_no_logger(tmp_path: Path) -> None:
     assert several_loggers(run, loggers={}) is None
 
 
-def offline_part(record: Run, *rows: tuple[dict[str, float], int | None]) -> dict[str, Any]:
-    """One session of a run, as W&B wrote it."""
-    logger = wandb_logger(
-        record, project="tests", entity=None, artifacts=["config", "best"], audio=0, name=None, tags=[], notes=None
-    )
-    for metrics, step in rows:
-        logger.log_metrics(metrics, step)
-    logger.finish(0)
-    wandb.teardown()
-    path = max(record.folder.rglob("*.wandb"), key=lambda file: file.stat().st_mtime_ns)
-    return read_run(path)
-
-
 def test_a_resumed_offline_run_has_every_row_of_its_table_and_the_earlier_part_is_not_sent(
     record: Run, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """It was killed after step 30, and its checkpoint is of step 20, to which its table is cut back."""
+
+    def offline_part(record: Run, *rows: tuple[dict[str, float], int | None]) -> dict[str, Any]:
+        """One session of a run, as W&B wrote it."""
+        logger = wandb_logger(
+            record, project="tests", entity=None, artifacts=["config", "best"], audio=0, name=None, tags=[], notes=None
+        )
+        for metrics, step in rows:
+            logger.log_metrics(metrics, step)
+        logger.finish(0)
+        wandb.teardown()
+        path = max(record.folder.rglob("*.wandb"), key=lambda file: file.stat().st_mtime_ns)
+        return read_run(path)
+
     monkeypatch.setenv("WANDB_MODE", "offline")
     write_json(record.folder / "environment.json", {"started": "2026-01-01T00:00:00Z"})
     (record.folder / "config.yaml").write_text("seed: 0\n")

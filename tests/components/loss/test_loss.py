@@ -100,16 +100,15 @@ def framewise_batch(texts: list[str]) -> Batch:
     )  # fmt: skip
 
 
-def by_loop(text: str, frames: int) -> list[int]:
-    """A blank between equal neighbours, then every frame by its share of the way."""
-    path: list[int] = []
-    for label in ALPHABET.encode(text):
-        path += [0, label] if path and path[-1] == label else [label]
-    path = path or [0]
-    return [path[math.floor(t * len(path) / frames)] for t in range(frames)]
-
-
 def test_framewise_labels_and_their_loss_are_those_of_a_loop() -> None:
+    def by_loop(text: str, frames: int) -> list[int]:
+        """A blank between equal neighbours, then every frame by its share of the way."""
+        path: list[int] = []
+        for label in ALPHABET.encode(text):
+            path += [0, label] if path and path[-1] == label else [label]
+        path = path or [0]
+        return [path[math.floor(t * len(path) / frames)] for t in range(frames)]
+
     result = Framewise(reduction="frame").labels(framewise_batch(FRAMEWISE_TEXTS), LENGTHS, 20)
     assert result.shape == (6, 20)
     for row, text, length in zip(result, FRAMEWISE_TEXTS, LENGTHS.tolist(), strict=True):

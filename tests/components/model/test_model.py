@@ -61,15 +61,6 @@ def trained(network: nn.Module, bins: int = 80, lengths: torch.Tensor = LENGTHS)
     return network.eval()
 
 
-def convolved(network: nn.Module, frames: int) -> int:
-    """Output frames of a recording alone, from what torch's convolutions make of it; none where they refuse it."""
-    for m in network.modules():
-        if isinstance(m, (nn.Conv1d, nn.Conv2d)) and m.groups == 1:
-            (kernel, padding, stride) = (value[0] for value in (m.kernel_size, m.padding, m.stride))
-            frames = max(0, (frames + 2 * int(padding) - kernel) // stride + 1) if frames else 0
-    return frames
-
-
 @pytest.mark.parametrize(
     ("name", "bins", "norm"),
     [
@@ -90,6 +81,14 @@ def test_evaluation_alone_is_as_in_a_batch(name: str, bins: int, norm: str) -> N
 
 @every_model
 def test_output_lengths_are_the_frames_that_come_out(name: str) -> None:
+    def convolved(network: nn.Module, frames: int) -> int:
+        """Output frames of a recording alone, from what torch's convolutions make of it; none where they refuse it."""
+        for m in network.modules():
+            if isinstance(m, (nn.Conv1d, nn.Conv2d)) and m.groups == 1:
+                (kernel, padding, stride) = (value[0] for value in (m.kernel_size, m.padding, m.stride))
+                frames = max(0, (frames + 2 * int(padding) - kernel) // stride + 1) if frames else 0
+        return frames
+
     network = model(f"model={name}", *SMALL)
     shortest = 399 if name in SAMPLES else 0  # 400 samples make the first frame
     expected = [convolved(network, n) for n in range(60 + shortest)]
@@ -379,15 +378,17 @@ def test_each_utterance_is_as_torchaudio_computes_it_alone(name: str, extractor:
 MASKED = ("model.masks.time_masks=3", "model.masks.frequency_masks=1", "model.masks.frequency_width=8", "dropout=0")
 
 
-def masked(ids: list[str], rows: list[int], seeds: tuple[int, ...] = (1,), epoch: int = 0) -> list[torch.Tensor]:
-    """The logits of rows of the samples in training, as one batch for each seed."""
-    network, lengths = encoder("model=wavlm", *SMALL_ENCODER, *MASKED).train(), SAMPLE_LENGTHS[rows].repeat(len(seeds))
-    network.mask_next_pass(ids, seeds, epoch)
-    logits, frames = network(samples()[rows].repeat(len(seeds), 1, 1), lengths)
-    return [row[:count] for row, count in zip(logits, frames.tolist(), strict=True)]
-
-
 def test_masks_depend_on_seed_epoch_and_utterance_alone() -> None:
+    def masked(ids: list[str], rows: list[int], seeds: tuple[int, ...] = (1,), epoch: int = 0) -> list[torch.Tensor]:
+        """The logits of rows of the samples in training, as one batch for each seed."""
+        network, lengths = (
+            encoder("model=wavlm", *SMALL_ENCODER, *MASKED).train(),
+            SAMPLE_LENGTHS[rows].repeat(len(seeds)),
+        )
+        network.mask_next_pass(ids, seeds, epoch)
+        logits, frames = network(samples()[rows].repeat(len(seeds), 1, 1), lengths)
+        return [row[:count] for row, count in zip(logits, frames.tolist(), strict=True)]
+
     first, _, other = masked(["a", "b", "c"], [0, 1, 3])
     torch.testing.assert_close(masked(["c", "a"], [3, 0]), [other, first], atol=1e-5, rtol=1e-4)
     for changed in (masked(["x"], [0])[0], masked(["a"], [0], (2,))[0], masked(["a"], [0], epoch=1)[0]):

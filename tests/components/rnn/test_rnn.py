@@ -83,16 +83,6 @@ TORCHS_OWN = [
 """The others are cells of ours, which are compared below with these or with their own definitions."""
 
 
-def torch_cell(recurrence: Directions) -> nn.RNNBase:
-    """torch's own two-directional layer with the weights of `recurrence`."""
-    own = [next(m for m in direction.modules() if isinstance(m, nn.RNNBase)) for direction in recurrence.children()]
-    options = {"nonlinearity": own[0].nonlinearity} if isinstance(own[0], nn.RNN) else {}
-    cell = type(own[0])(INPUTS, HIDDEN, batch_first=True, bidirectional=True, **options)
-    ours = {f"{key}{end}": w for c, end in zip(own, ("", "_reverse"), strict=True) for key, w in c.state_dict().items()}
-    cell.load_state_dict(ours)
-    return cell
-
-
 def gradients(module: nn.Module, x: torch.Tensor, y: torch.Tensor) -> list[torch.Tensor]:
     """Gradients of a randomly weighted sum of y, by x and all parameters."""
     weights = torch.randn(y.shape, generator=torch.Generator().manual_seed(3))
@@ -103,6 +93,18 @@ def gradients(module: nn.Module, x: torch.Tensor, y: torch.Tensor) -> list[torch
 @pytest.mark.parametrize("directions", ["sum", "concat"])
 def test_two_directions_are_torchs_own_over_a_packed_sequence(name: str, directions: str) -> None:
     """To 1e-5 in outputs and gradients, with the same weights; inputs this small reach no clipped cell's ceiling."""
+
+    def torch_cell(recurrence: Directions) -> nn.RNNBase:
+        """torch's own two-directional layer with the weights of `recurrence`."""
+        own = [next(m for m in direction.modules() if isinstance(m, nn.RNNBase)) for direction in recurrence.children()]
+        options = {"nonlinearity": own[0].nonlinearity} if isinstance(own[0], nn.RNN) else {}
+        cell = type(own[0])(INPUTS, HIDDEN, batch_first=True, bidirectional=True, **options)
+        ours = {
+            f"{key}{end}": w for c, end in zip(own, ("", "_reverse"), strict=True) for key, w in c.state_dict().items()
+        }
+        cell.load_state_dict(ours)
+        return cell
+
     recurrence = layer(name, directions)
     cell = torch_cell(recurrence)
     lengths = torch.tensor([3, 7, 1, 5])  # torch packs no empty sequence
@@ -250,18 +252,18 @@ def loud(frames: int = 40, scale: float = 2.0) -> torch.Tensor:
     return (scale * torch.randn(3, frames, VALUES, generator=torch.Generator().manual_seed(4))).requires_grad_()
 
 
-def with_gradients(module: nn.Module, x: torch.Tensor) -> list[torch.Tensor]:
-    """Output, and the gradients of a random weighting of it by x and every parameter."""
-    y = module(x, FULL)
-    weights = torch.randn(y.shape, generator=torch.Generator().manual_seed(5))
-    return [y, *torch.autograd.grad((y * weights).sum(), [x, *module.parameters()])]
-
-
 @pytest.mark.parametrize("name", ["lstm_basic", "lstm_fused"])
 def test_it_is_torchs_lstm_to_1e_5_with_its_weights_and_starts_from_them(name: str) -> None:
     """In outputs and gradients, and the weights load under the names that they have in rnn=lstm; from the same seed, so
     that an ablation over implementations has nothing else in it.
     """
+
+    def with_gradients(module: nn.Module, x: torch.Tensor) -> list[torch.Tensor]:
+        """Output, and the gradients of a random weighting of it by x and every parameter."""
+        y = module(x, FULL)
+        weights = torch.randn(y.shape, generator=torch.Generator().manual_seed(5))
+        return [y, *torch.autograd.grad((y * weights).sum(), [x, *module.parameters()])]
+
     theirs, ours = cell("lstm"), cell(name, seed=2)
     torch.testing.assert_close(cell(name).state_dict(), theirs.state_dict(), atol=0, rtol=0)
     ours.load_state_dict(theirs.state_dict())

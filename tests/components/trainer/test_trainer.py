@@ -64,43 +64,43 @@ def test_a_job_of_slurm_is_no_launcher_of_ranks_and_started_machines_are_those_a
         device_count(compose("gpus=0"))
 
 
-def by_hand(corpus: Path, every: int, *overrides: str) -> list[dict[str, torch.Tensor]]:
-    """The model's state after each epoch: two tasks that step on their own and are averaged now and then."""
-    cfg = compose(*tiny_overrides(corpus), *overrides)
-    workers = [assemble(cfg, build(cfg.data))[0] for _ in range(2)]
-    _, data = assemble(cfg, build(cfg.data))
-    data.setup()
-    train = data.sets["train"]
-    optimizers = [task.make_optimizer(task.model.named_parameters()) for task in workers]
-    after, step = [], 0
-    for epoch in range(cfg.max_epochs):
-        size = batch_size(cfg.batch.size, None, ranks=2)
-        orders = [BatchOrder(train.durations, size, data.order, cfg.seed, rank, 2) for rank in range(2)]
-        for order in orders:
-            order.set_epoch(epoch)
-        batches = [[collate(train.__getitems__(indices)) for indices in order] for order in orders]
-        for number in range(len(batches[0])):
-            for task, optimizer, mine in zip(workers, optimizers, batches, strict=True):
-                task.train()
-                task.log = lambda *_, **__: None  # type: ignore[method-assign]
-                optimizer.zero_grad()
-                task.training_step(mine[number], 0).backward()
-                task.configure_gradient_clipping(optimizer)
-                optimizer.step()
-            step += 1
-            if number == len(batches[0]) - 1 or step % every == 0:
-                for one, other in zip(*(task.model.state_dict().values() for task in workers), strict=True):
-                    if one.is_floating_point():
-                        other.copy_(one.add_(other).div_(2))
-        after.append({f"model.{key}": value.clone() for key, value in workers[0].model.state_dict().items()})
-    return after
-
-
 @pytest.mark.slow
 def test_two_ranks_are_two_workers_averaged_by_hand_and_go_on_as_they_were(tiny_corpus: Path, tmp_path: Path) -> None:
     """Weights and running statistics, after every epoch of three steps: after every second step and at the end; resumed
     within an epoch, where weights differ between the ranks too, each with its own optimizer.
     """
+
+    def by_hand(corpus: Path, every: int, *overrides: str) -> list[dict[str, torch.Tensor]]:
+        """The model's state after each epoch: two tasks that step on their own and are averaged now and then."""
+        cfg = compose(*tiny_overrides(corpus), *overrides)
+        workers = [assemble(cfg, build(cfg.data))[0] for _ in range(2)]
+        _, data = assemble(cfg, build(cfg.data))
+        data.setup()
+        train = data.sets["train"]
+        optimizers = [task.make_optimizer(task.model.named_parameters()) for task in workers]
+        after, step = [], 0
+        for epoch in range(cfg.max_epochs):
+            size = batch_size(cfg.batch.size, None, ranks=2)
+            orders = [BatchOrder(train.durations, size, data.order, cfg.seed, rank, 2) for rank in range(2)]
+            for order in orders:
+                order.set_epoch(epoch)
+            batches = [[collate(train.__getitems__(indices)) for indices in order] for order in orders]
+            for number in range(len(batches[0])):
+                for task, optimizer, mine in zip(workers, optimizers, batches, strict=True):
+                    task.train()
+                    task.log = lambda *_, **__: None  # type: ignore[method-assign]
+                    optimizer.zero_grad()
+                    task.training_step(mine[number], 0).backward()
+                    task.configure_gradient_clipping(optimizer)
+                    optimizer.step()
+                step += 1
+                if number == len(batches[0]) - 1 or step % every == 0:
+                    for one, other in zip(*(task.model.state_dict().values() for task in workers), strict=True):
+                        if one.is_floating_point():
+                            other.copy_(one.add_(other).div_(2))
+            after.append({f"model.{key}": value.clone() for key, value in workers[0].model.state_dict().items()})
+        return after
+
     options = [*PLAIN, "optimizer=momentum", "layers=2"]
     local = [*options, "trainer=local_sgd", "trainer.every=2", "averaging=last"]
     done = ranks(tiny_corpus, tmp_path / "whole", *local)
