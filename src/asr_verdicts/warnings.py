@@ -1,7 +1,7 @@
 """Collect the warnings that a comparison shows to the user."""
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from asr_verdicts.arms import Arm, shared_start
 from asr_verdicts.confounds import Differing, value_text
@@ -33,15 +33,22 @@ def circumstance_warnings(arms: Sequence[Arm]) -> list[str]:
     """Return warnings about code, versions or hardware that differ between runs, or within a run that was resumed."""
     warnings = []
     for name, read, meaning in _CIRCUMSTANCES:
-        runs_by_value: dict[str, list[str]] = {}
+        runs_by_value: dict[str, dict[str, list[str]]] = {}  # seeds by arm
         for arm in arms:
             for run in arm.runs:
                 value = ", then ".join(dict.fromkeys(map(read, run.environment.sessions)))
-                runs_by_value.setdefault(value, []).append(f"{arm.name}/{run.seed}")
+                runs_by_value.setdefault(value, {}).setdefault(arm.name, []).append(str(run.seed))
         if len(runs_by_value) > 1 or any(", then " in value for value in runs_by_value):
-            values = "; ".join(f"{value}: {', '.join(runs)}" for value, runs in runs_by_value.items())
+            values = "; ".join(f"{value}: {_name_runs(seeds, len(arms))}" for value, seeds in runs_by_value.items())
             warnings.append(f"the runs differ in {name}, {meaning} ({values})")
     return warnings
+
+
+def _name_runs(seeds_by_arm: Mapping[str, Sequence[str]], arms: int) -> str:
+    first, *others = seeds_by_arm.values()
+    if others and len(seeds_by_arm) == arms and all(seeds == first for seeds in others):
+        return f"seed{'s' * (len(first) > 1)} {', '.join(first)} of every arm"
+    return ", ".join(f"{arm}/{seed}" for arm, seeds in seeds_by_arm.items() for seed in seeds)
 
 
 def _code(environment: Environment) -> str:

@@ -83,52 +83,57 @@ def test_operations_are_what_torch_counts(name):
 
 @pytest.mark.parametrize(("name", "shrink"), [("fcn5", 256), ("lstm32", 64)])
 def test_torch_trains_the_network(name, shrink, torchs):
+    trains_the_network(torchs, "torch", network(name, shrink))
+
+
+def trains_the_network(worker, framework, own):
     """Against autograd on the modules of torch.nn, written out here."""
+    begin(worker, framework, own, 4)
+    losses = [worker.call("step").loss for _ in range(3)]
+    assert losses == pytest.approx((_fcn if own.kind == "FCN" else _lstm)(own), rel=1e-4)
+    assert worker.call("step").seconds > 0
+    assert worker.call("parameters") == own.parameters
 
-    def descend(outputs, classes, weights):
-        loss = -outputs.log_softmax(-1).gather(-1, classes.long()[..., None]).mean()
-        for weight, gradient in zip(weights, torch.autograd.grad(loss, weights), strict=True):
-            with torch.no_grad():
-                weight -= 0.01 * gradient
-        return loss.item()
 
-    def lstm(own):
-        named = {path: torch.tensor(value, requires_grad=True) for path, value in draw_weights(own, 3).items()}
-        inputs, _, classes = map(torch.from_numpy, draw_samples(own, 4, 3))
-        losses = []
-        for _ in range(3):
-            x = named["0.table"][inputs.long()]
-            for n in range(2):
-                hidden = cell = torch.zeros(len(x), x.shape[-1])
-                steps = []
-                for t in range(x.shape[1]):
-                    products = x[:, t] @ named[f"1.kernel{n}"] + hidden @ named[f"1.recurrent{n}"] + named[f"1.bias{n}"]
-                    entry, forget, new, out = products.chunk(4, dim=1)
-                    cell = forget.sigmoid() * cell + entry.sigmoid() * new.tanh()
-                    hidden = out.sigmoid() * cell.tanh()
-                    steps.append(hidden)
-                x = torch.stack(steps, dim=1)
-            outputs = x @ named["2.kernel"] + named["2.bias"]
-            losses.append(descend(outputs, classes, list(named.values())))
-        return losses
+def _fcn(own):
+    weights = [torch.tensor(value, requires_grad=True) for value in draw_weights(own, 3).values()]
+    inputs, _, classes = map(torch.from_numpy, draw_samples(own, 4, 3))
+    losses = []
+    for _ in range(3):
+        x = inputs
+        for kernel, bias in zip(weights[::2], weights[1::2], strict=True):
+            x = (x.sigmoid() if x is not inputs else x) @ kernel + bias
+        losses.append(_descend(x, classes, weights))
+    return losses
 
-    def fcn(own):
-        weights = [torch.tensor(value, requires_grad=True) for value in draw_weights(own, 3).values()]
-        inputs, _, classes = map(torch.from_numpy, draw_samples(own, 4, 3))
-        losses = []
-        for _ in range(3):
-            x = inputs
-            for kernel, bias in zip(weights[::2], weights[1::2], strict=True):
-                x = (x.sigmoid() if x is not inputs else x) @ kernel + bias
-            losses.append(descend(x, classes, weights))
-        return losses
 
-    own = network(name, shrink)
-    begin(torchs, "torch", own, 4)
-    losses = [torchs.call("step").loss for _ in range(3)]
-    assert losses == pytest.approx((fcn if own.kind == "FCN" else lstm)(own), rel=1e-4)
-    assert torchs.call("step").seconds > 0
-    assert torchs.call("parameters") == own.parameters
+def _lstm(own):
+    named = {path: torch.tensor(value, requires_grad=True) for path, value in draw_weights(own, 3).items()}
+    inputs, _, classes = map(torch.from_numpy, draw_samples(own, 4, 3))
+    losses = []
+    for _ in range(3):
+        x = named["0.table"][inputs.long()]
+        for n in range(2):
+            hidden = cell = torch.zeros(len(x), x.shape[-1])
+            steps = []
+            for t in range(x.shape[1]):
+                products = x[:, t] @ named[f"1.kernel{n}"] + hidden @ named[f"1.recurrent{n}"] + named[f"1.bias{n}"]
+                entry, forget, new, out = products.chunk(4, dim=1)
+                cell = forget.sigmoid() * cell + entry.sigmoid() * new.tanh()
+                hidden = out.sigmoid() * cell.tanh()
+                steps.append(hidden)
+            x = torch.stack(steps, dim=1)
+        outputs = x @ named["2.kernel"] + named["2.bias"]
+        losses.append(_descend(outputs, classes, list(named.values())))
+    return losses
+
+
+def _descend(outputs, classes, weights):
+    loss = -outputs.log_softmax(-1).gather(-1, classes.long()[..., None]).mean()
+    for weight, gradient in zip(weights, torch.autograd.grad(loss, weights), strict=True):
+        with torch.no_grad():
+            weight -= 0.01 * gradient
+    return loss.item()
 
 
 def gives_the_same(reference, worker, framework, name):

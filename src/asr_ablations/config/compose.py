@@ -235,10 +235,10 @@ def list_files(repo: IConfigRepository, overrides_list: list[Override], **option
     return replace(repo.defaults[key], config_overrides=Overrides(repo, overrides_list).config_overrides)
 
 
-def map_if_read(overrides: Overrides, entries: list[InputDefault], self_added: bool) -> DictConfig:
+def map_if_read(overrides: Overrides, defaults_list: list[InputDefault], self_added: bool) -> DictConfig:
     """Map the choices that a ${…} in a defaults list can read. Hydra does it for every file, at 40 % of its time."""
-    read = any(entry.is_interpolation() for entry in entries)
-    return MAP_CHOICES(overrides, entries, self_added) if read else OmegaConf.create()
+    read = any(entry.is_interpolation() for entry in defaults_list)
+    return MAP_CHOICES(overrides, defaults_list, self_added) if read else OmegaConf.create()
 
 
 def use_loader() -> None:
