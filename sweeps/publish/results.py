@@ -215,7 +215,7 @@ def format_answers(published: Sequence[Published]) -> list[str]:
             answers[0][-1] = describe_cost(one.comparison)
         earlier = is_earlier(one.comparison)
         rows[earlier] += answers
-        runs[earlier] += one.comparison.runs
+        runs[earlier] += [] if one.comparison.title.endswith(DECODERS) else one.comparison.runs  # no new trainings
         if count := len(one.comparison.answer) - len(shown):
             omitted.append(f"[{one.comparison.title}](#{one.comparison.title}) ({count})")
     parts = list(EXPLANATIONS) if any(rows.values()) else []
@@ -307,7 +307,7 @@ def describe_cost(comparison: Comparison) -> str:
 
 
 def summarise(runs: Sequence[Record]) -> str:
-    """Describe all runs in a paragraph, each counted once. An evaluation with another decoder counts as a run."""
+    """Describe all trained runs in a paragraph, each counted once."""
     runs = list({run.folder.resolve(): run for run in runs}.values())
     corpora = sorted({name_corpus(run) for run in runs})
     parts = [describe_training([run for run in runs if name_corpus(run) == corpus]) for corpus in corpora]

@@ -1,5 +1,6 @@
 """Comparisons of run folders."""
 
+import itertools
 import json
 import re
 from pathlib import Path
@@ -160,12 +161,9 @@ def test_equal_cost_is_the_most_that_all_have_spent_and_the_machine_has_a_price(
 
 
 def test_runs_of_other_code_are_named_by_seed_if_every_arm_has_them(tmp_path: Path) -> None:
-    def committed(folder: Path) -> None:
-        edit(folder / "environment.json", "0123456789", "fedcba9876")
-
-    for choice in ("rnn=lstm", "rnn=gru"):
-        for seed, change in enumerate((None, committed, committed)):
-            write_run(tmp_path, choice, f"seed={seed}", noise=seed, change=change)
+    for choice, seed in itertools.product(("rnn=lstm", "rnn=gru"), range(3)):
+        folder = write_run(tmp_path, choice, f"seed={seed}", noise=seed)
+        edit(folder / "environment.json", "0123456789", "fedcba9876" if seed else "0123456789")
     (code,) = [line for line in compare_folders([tmp_path / "sweep"], Options()).warnings if "differ in code" in line]
     assert code.endswith("(01234567: seed 0 of every arm; fedcba98: seeds 1, 2 of every arm)")
 

@@ -84,11 +84,9 @@ def test_a_choice_that_nobody_has_made_is_forgiven_to_sweeps_alone(tmp_path: Pat
 def test_a_choice_can_follow_another(tmp_path: Path) -> None:
     (tmp_path / "own.yaml").write_text("defaults: [/config, {width: '${rnn}'}, _self_]\n", encoding="utf-8")
     (tmp_path / "width").mkdir()
-    for size, name in enumerate(("lstm", "gru")):
+    for size, name in enumerate(("lstm", "gru"), 7):
         (tmp_path / "width" / f"{name}.yaml").write_text(f"# @package _global_\nwidth: {size}\n", encoding="utf-8")
-    loader = Loader(search_path(tmp_path))
-    for size, name in enumerate(("lstm", "gru")):
-        assert loader.load_configuration("own", [f"rnn={name}"], RunMode.RUN).width == size
+        assert Loader(search_path(tmp_path)).load_configuration("own", [f"rnn={name}"], RunMode.RUN).width == size
 
 
 def composed(loader: ConfigLoaderImpl, overrides: list[str], name: str = "config", mode: RunMode = RunMode.RUN) -> str:
