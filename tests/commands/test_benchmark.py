@@ -35,10 +35,7 @@ def measured(corpora, outputs, benchmark, *options):
 
 def test_gpu_measures_what_it_can_and_says_what_falls_short(corpora, tmp_path):
     options = ["gpus=0", "benchmark.parts.step.batches=[4]", "benchmark.parts.step.precisions=[32]"]
-    options += [
-        "benchmark.parts.step.frames=[8,16]",
-        *(f"benchmark.parts.step.{key}=1" for key in ("steps", "repeats")),
-    ]
+    options += ["benchmark.parts.step.frames=[8,16]", "benchmark.parts.step.steps=1", "benchmark.parts.step.repeats=1"]
     options += ["benchmark.parts.loop.steps=2", "benchmark.parts.loop.pairs=1", "benchmark.parts.input.workers=[1]"]
     options += ["benchmark.parts.input.batches=2", "benchmark.parts.input.repeats=1"]
     options += [f"benchmark.parts.sharing.{word}" for word in ("side_by_side=[1]", "seconds=0.1", "repeats=1")]
