@@ -21,13 +21,14 @@ from scipy import stats
 from asr_ablations.tools.files import REPOSITORY
 
 SWEEPS = REPOSITORY / "sweeps"
+RESULTS = (SWEEPS / "RESULTS.md").read_text(encoding="utf-8")
 QUESTION = re.compile(
     r"\[(?P<sweep>\w+)\]\(#\w+\): (?P<arm>.+?) against (?P<baseline>.+?)"
     r"(?:, (?:at (?P<at>.+?)(?: less at (?P<less>.+?))?|averaged over .+?))?(?: \(with .*\))?"
 )
 NUMBER = r"[+-]\d+\.\d\d"
 DIFFERENCE = re.compile(rf"(?P<value>{NUMBER}) (?P<metric>WER|CER) \((?P<low>{NUMBER}) to (?P<high>{NUMBER})\)")
-TEST_SET = re.compile(r".+; (?P<set>[^ ,;]+), (?P<words>[\d,]+(?: to [\d,]+)?) words(?:, (?P<units>\d+) \w+)?")
+TEST_SET = re.compile(r".+; (?P<set>[^ ,;]+), (?P<words>[\d,]+(?: to [\d,]+)?) words(?:, (?P<units>\d+) [\w ]+)?")
 DECODERS = "_decoders"
 """Ending of a section about other decoders of a sweep's runs."""
 ROUNDING = 0.01
@@ -42,10 +43,7 @@ Choice = tuple[str, str | None]
 
 @dataclass(frozen=True)
 class Row:
-    """A published answer.
-
-    terms: sign and choice of each arm; questions: how many share the sweep's 5 %; printed: the cells and their parts.
-    """
+    """A published answer: sign and choice of each arm, questions that share the sweep's 5 %, and the printed cells."""
 
     question: str
     sweep: str
@@ -115,7 +113,7 @@ def read_rows() -> tuple[Row, ...]:
     """Return the rows with an interval of every table that has a question and a difference."""
     cells: list[dict[str, str]] = []
     header: list[str] = []
-    for line in (SWEEPS / "RESULTS.md").read_text(encoding="utf-8").replace("−", "-").splitlines():
+    for line in RESULTS.replace("−", "-").splitlines():
         row = [cell.strip() for cell in line.strip().removeprefix("|").removesuffix("|").split(" | ")]
         if not line.startswith("| "):
             header = []
@@ -166,13 +164,14 @@ def find_runs(sweep: str, choice: Choice, set_: str, metric: str) -> list[list[R
     for folder in [path.removesuffix("/summary.json") for path in files if path.endswith("/summary.json")]:
         config = yaml.load(files[f"{folder}/config.yaml"], Loader=yaml.CSafeLoader)
         overrides = frozenset(text for text in config["overrides"] if not text.startswith("seed="))
-        if sweep.endswith(DECODERS):
-            start = f"{folder}/evaluations/{arm.removeprefix('decoder=')}-"
-            (table,) = (path for path in files if path.startswith(start) and path.endswith(".utterances.csv"))
-        elif (config["arm"] == arm or overrides.issuperset(arm.split(", "))) and (not held or held in overrides):
-            table = f"{folder}/utterances.csv"
-        else:
+        decoder = re.fullmatch(r"decoder=(.+)", arm) if sweep.endswith(DECODERS) else None
+        trained = (config["arm"] == arm or overrides.issuperset(arm.split(", "))) and (not held or held in overrides)
+        if not (trained or decoder):
             continue
+        table = f"{folder}/utterances.csv"
+        if sweep.endswith(DECODERS):  # other decoders or conditions
+            start = f"{folder}/evaluations/{decoder[1] if decoder else 'greedy'}-"
+            (table,) = (path for path in files if path.startswith(start) and path.endswith(".utterances.csv"))
         sets = json.loads(files[f"{folder}/data.json"])["sets"]
         overlap = sets[set_]["utterances"] / sets["train"]["utterances"] if "fold" in config["data"] else 0.0
         cells[overrides].append(_count_errors(files[table], set_, metric, config["seed"], overlap))
@@ -239,8 +238,8 @@ def measure_noise(terms: Terms, paired: bool) -> Noise:
 def share_level(row: Row) -> float:
     """Return the smallest level at which the row's question can have been decided.
 
-    Holm's correction leaves one of m questions at least 1/m of the sweep's 5 %. A plan spends (e^t − 1) / (e − 1) of it
-    by the look at the share t of its seeds (Hwang, Shih & DeCani 1990, γ = −1). Each look has at least what it adds.
+    Holm leaves one of m questions at least 1/m of the sweep's 5 %. A plan spends (e^t − 1) / (e − 1) of it by the look
+    at the share t of its seeds (Hwang, Shih & DeCani 1990, γ = −1). Each look has at least what it adds.
     """
     level = 0.05 / row.questions
     if plan := read_sweep(row.sweep).get("plan"):
@@ -253,10 +252,9 @@ def share_level(row: Row) -> float:
 def find_faults(row: Row, terms: Terms) -> list[str]:
     """List the published numbers that the runs contradict.
 
-    The difference and the rates have to agree to the last digit. The published interval is corrected for the number of
-    questions and looks: it has to hold the plain 95 % interval, which is not, and may not be wider than the interval
-    at the smallest possible level. *Equivalent* is two one-sided tests (Schuirmann 1987), and its interval is at twice
-    the level: it has to hold the plain 90 % interval and to lie within the margin.
+    Difference and rates have to agree to the last digit. The published interval is corrected for questions and looks:
+    it has to hold the plain 95 % interval, and may not be wider than that at the smallest possible level. *Equivalent*
+    is two one-sided tests (Schuirmann 1987) at twice the level: its interval has to lie within the margin.
     """
     arm, baseline = average_rates(terms, 1), average_rates(terms, -1)
     words = sorted({run.words for _, runs in terms for run in runs})
@@ -266,6 +264,11 @@ def find_faults(row: Row, terms: Terms) -> list[str]:
     margin = 100 * record["plan"]["margin"] if "plan" in record else record["ablation"].get("margin")
     plain = noise.half_width(0.10 if equivalent else 0.05, noise)
     widest = noise.half_width(share_level(row) * (2 if equivalent else 1), noise.bound())
+    section = RESULTS.partition(f"\n## {row.sweep}\n")[2].partition("\n## ")[0]
+    if "Anytime-valid t test" in section:  # of pairs, with φ = 1/4 (docs/statistics.md)
+        degrees, r = noise.seeds[0].degrees, 0.25 / (0.25 + row.seeds)
+        q = (r * share_level(row) ** 2) ** (1 / (degrees + 1))
+        widest = sqrt(noise.variance * degrees * (1 - q) / (q - r))
     value, low, high = (float(row.printed[name]) for name in ("value", "low", "high"))
     published = (high - low) / 2
     sign = "worse" if low > 0 else "better" if high < 0 else "neither"
@@ -274,7 +277,7 @@ def find_faults(row: Row, terms: Terms) -> list[str]:
         "value": f"{arm - baseline:+.2f}",
         "rates": "–" if len(row.terms) > 2 else f"{arm:.2f}, {baseline:.2f}",
         "words": " to ".join(f"{count:,}" for count in dict.fromkeys([words[0], words[-1]])),
-        **({"units": str(noise.units.degrees + 1)} if noise.units.variance else {}),
+        "units": str(noise.units.degrees + 1 if noise.units.variance else row.seeds),
     }
     faults = {
         **{f"{name}: {number}": number != row.printed[name] for name, number in recomputed.items()},

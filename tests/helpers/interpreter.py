@@ -20,8 +20,6 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 SOURCE = REPOSITORY / "src"
 SECONDS = 1200  # a command that takes longer is killed
 BEFORE_IMPORTS = ("OMP_", "MKL_", "KMP_", "PYTHON", "LD_", "MALLOC_", "MPL")
-
-
 _started: dict[int, socket.socket] = {}
 
 
