@@ -29,8 +29,8 @@ QUESTION = re.compile(
 NUMBER = r"[+-]\d+\.\d\d"
 DIFFERENCE = re.compile(rf"(?P<value>{NUMBER}) (?P<metric>WER|CER) \((?P<low>{NUMBER}) to (?P<high>{NUMBER})\)")
 TEST_SET = re.compile(r".+; (?P<set>[^ ,;]+), (?P<words>[\d,]+(?: to [\d,]+)?) words(?:, (?P<units>\d+) [\w ]+)?")
-DECODERS = "_decoders"
-"""Ending of a section about other decoders of a sweep's runs."""
+EVALUATED = "_evaluated"
+"""Ending of the name of a section about other evaluations of the same models."""
 ROUNDING = 0.01
 """Points by which rounding can move the middle or the half-width of a printed interval."""
 BOOTSTRAP = 1.02
@@ -144,7 +144,7 @@ def _match(pattern: re.Pattern[str], cell: str) -> dict[str, str]:
 @cache
 def read_record(sweep: str) -> dict[str, bytes]:
     """Return the files of a sweep's record, by their paths in it."""
-    name, files = sweep.removesuffix(DECODERS), {}
+    name, files = sweep.removesuffix(EVALUATED), {}
     for path in [*(SWEEPS / "records").glob(f"{name}.tar.xz"), *(SWEEPS / "records").glob(f"{name}.*.tar.xz")]:
         with tarfile.open(path) as archive:
             files |= {file.name: content.read() for file in archive if (content := archive.extractfile(file))}
@@ -153,7 +153,7 @@ def read_record(sweep: str) -> dict[str, bytes]:
 
 def read_sweep(sweep: str) -> dict[str, Any]:
     """Return what the sweep's record says of its plan and its margin."""
-    return dict(json.loads(read_record(sweep)[f"{sweep.removesuffix(DECODERS)}/sweep.json"]))
+    return dict(json.loads(read_record(sweep)[f"{sweep.removesuffix(EVALUATED)}/sweep.json"]))
 
 
 @cache
@@ -164,12 +164,12 @@ def find_runs(sweep: str, choice: Choice, set_: str, metric: str) -> list[list[R
     for folder in [path.removesuffix("/summary.json") for path in files if path.endswith("/summary.json")]:
         config = yaml.load(files[f"{folder}/config.yaml"], Loader=yaml.CSafeLoader)
         overrides = frozenset(text for text in config["overrides"] if not text.startswith("seed="))
-        decoder = re.fullmatch(r"decoder=(.+)", arm) if sweep.endswith(DECODERS) else None
+        decoder = re.fullmatch(r"decoder=(.+)", arm) if sweep.endswith(EVALUATED) else None
         trained = (config["arm"] == arm or overrides.issuperset(arm.split(", "))) and (not held or held in overrides)
         if not (trained or decoder):
             continue
         table = f"{folder}/utterances.csv"
-        if sweep.endswith(DECODERS):  # other decoders or conditions
+        if sweep.endswith(EVALUATED):  # other decoders or conditions
             start = f"{folder}/evaluations/{decoder[1] if decoder else 'greedy'}-"
             (table,) = (path for path in files if path.startswith(start) and path.endswith(".utterances.csv"))
         sets = json.loads(files[f"{folder}/data.json"])["sets"]
@@ -258,7 +258,7 @@ def find_faults(row: Row, terms: Terms) -> list[str]:
     """
     arm, baseline = average_rates(terms, 1), average_rates(terms, -1)
     words = sorted({run.words for _, runs in terms for run in runs})
-    noise, record = measure_noise(terms, row.sweep.endswith(DECODERS)), read_sweep(row.sweep)
+    noise, record = measure_noise(terms, row.sweep.endswith(EVALUATED)), read_sweep(row.sweep)
     verdict = re.split(r" \(|[:;]", row.printed["verdict"])[0]
     equivalent = verdict.endswith("equivalent")
     margin = 100 * record["plan"]["margin"] if "plan" in record else record["ablation"].get("margin")

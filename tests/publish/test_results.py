@@ -15,7 +15,7 @@ from asr_verdicts.errors import UsageError
 from asr_verdicts.files import write_json
 from asr_verdicts.plan import PlannedArm
 from publish.archive import unpack
-from publish.results import DECODERS, is_open, keep_finished, write_results
+from publish.results import EVALUATED, is_open, keep_finished, write_results
 from tests.helpers.planned import plan
 from tests.helpers.run_folders import utterances, write_evaluation, write_run, write_sweep
 from tests.helpers.support import REPOSITORY
@@ -81,8 +81,8 @@ def test_other_decoders_of_a_sweeps_runs_are_a_question_of_their_own(tmp_path: P
         for number, (name, rate) in enumerate({"beam_lm": 0.1, "beam": 0.3}.items()):
             write_evaluation(run, name, utterances("test", rate, 10 * seed + number), ablation=declared)
     text = text_of(outputs, target)
-    assert [line for line in text.splitlines() if line.startswith("## ")][:2] == ["## seeds", "## seeds_decoders"]
-    (row,) = (line for line in text.splitlines() if line.startswith("| [seeds_decoders]"))
+    assert [line for line in text.splitlines() if line.startswith("## ")][:2] == ["## seeds", "## seeds_evaluated"]
+    (row,) = (line for line in text.splitlines() if line.startswith("| [seeds_evaluated]"))
     assert "decoder=beam_lm against decoder=beam" in row
     assert "| better (again in 100 %) |" in row
     assert "    python src/compare.py outputs/seeds/*/evaluations" in text
@@ -173,7 +173,7 @@ def test_every_record_has_its_section_and_every_section_its_record(tmp_path: Pat
     """But for those whose questions are open."""
     sweeps = unpack((PUBLISHED / "records").glob("*.tar.xz"), tmp_path)
     names = {sweep.name for sweep in sweeps if not is_open(sweep, PUBLISHED)}
-    names |= {f"{name}{DECODERS}" for name in names if any((tmp_path / name).glob("*/evaluations/*.json"))}
+    names |= {f"{name}{EVALUATED}" for name in names if any((tmp_path / name).glob("*/evaluations/*.json"))}
     assert names
     assert sections((PUBLISHED / "RESULTS.md").read_text(encoding="utf-8")).keys() == names | TOGETHER
 
@@ -196,7 +196,7 @@ def test_the_records_say_what_is_published(tmp_path: Path) -> None:
     anew, page = ((folder / "RESULTS.md").read_text(encoding="utf-8") for folder in (tmp_path, PUBLISHED))
     compared = {name: content for name, content in sections(anew).items() if name not in TOGETHER}
     chosen = [archive.name.removesuffix(".tar.xz") for archive in archives[:FEW]]
-    assert compared.keys() == {name for name in published if name.removesuffix(DECODERS) in chosen}
+    assert compared.keys() == {name for name in published if name.removesuffix(EVALUATED) in chosen}
     for name, content in compared.items():
         assert content == published[name]
         assert answers(anew, name) == answers(page, name)

@@ -173,16 +173,19 @@ def _list_models(records: Records) -> list[str]:
 def _compare_with_declaration(folders: Sequence[Path], models: Sequence[str]) -> str | None:
     """Return how the runs differ from the runs that the sweep's first launch declared; None if they do not differ.
 
-    Evaluations never differ, because their models were trained before the first evaluation.
+    The number of models to evaluate may follow looks at their sweep's own test sets, whose errors are much the same.
     """
+    ids = {model.partition("/")[0] for model in models}
     if all(folder.name == EVALUATIONS for folder in folders):
-        return None
+        sweeps = {folder.absolute().parents[1] for folder in folders}
+        wanted = frozenset[str]().union(*(declared(sweep) or ids for sweep in sweeps))
+        added = ids - wanted or any(read_plan(sweep) for sweep in sweeps)
+        return "models were added after the first launch of their sweep" if added else None
     if len(folders) > 1:
         return "the runs come from several folders"
     wanted = declared(folders[0])
     if wanted is None:
         return UNDECLARED.reason
-    ids = {model.partition("/")[0] for model in models}
     if ids - wanted:
         return "runs were added after the first launch"
     missing = len(wanted - ids)
