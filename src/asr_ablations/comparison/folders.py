@@ -178,8 +178,7 @@ def _compare_with_declaration(folders: Sequence[Path], models: Sequence[str]) ->
     ids = {model.partition("/")[0] for model in models}
     if all(folder.name == EVALUATIONS for folder in folders):
         sweeps = {folder.absolute().parents[1] for folder in folders}
-        wanted = frozenset[str]().union(*(declared(sweep) or ids for sweep in sweeps))
-        added = ids - wanted or any(read_plan(sweep) for sweep in sweeps)
+        added = ids.difference(*(declared(sweep) or ids for sweep in sweeps)) or any(map(read_plan, sweeps))
         return "models were added after the first launch of their sweep" if added else None
     if len(folders) > 1:
         return "the runs come from several folders"
