@@ -117,8 +117,8 @@ class Result:
         except ModuleNotFoundError:
             return ""
         with tempfile.TemporaryDirectory() as folder:
-            drawn = write_figures(self.comparison, Path(folder), {"differences": draw_differences})
-            pictures = [path.read_text(encoding="utf-8") for path in drawn if path.suffix == ".svg"]
+            drawn = write_figures(self.comparison, Path(folder), {"differences": draw_differences}, ["svg"])
+            pictures = [path.read_text(encoding="utf-8") for path in drawn]
         return "".join(picture[picture.index("<svg") :] for picture in pictures)
 
 

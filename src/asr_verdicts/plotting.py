@@ -162,9 +162,9 @@ def whole_legend(figure: Figure, handles: Sequence[Artist], labels: Sequence[str
         figure.set_figheight(figure.get_figheight() + height)
 
 
-def save(figure: Figure, folder: Path, name: str) -> list[Path]:
-    """Write <folder>/<name>.png, .svg and .pdf, and return their paths."""
-    paths = {kind: folder / f"{name}.{kind}" for kind in FORMATS}
+def save(figure: Figure, folder: Path, name: str, kinds: Iterable[str] = ()) -> list[Path]:
+    """Write <folder>/<name>.<kind> for each kind, by default PNG, SVG and PDF, and return their paths."""
+    paths = {kind: folder / f"{name}.{kind}" for kind in kinds or FORMATS}
     for kind, path in paths.items():
         with named(path):
             figure.savefig(path, **FORMATS[kind])

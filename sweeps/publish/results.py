@@ -183,12 +183,8 @@ def format_section(published: Published, folder: Path) -> list[str]:
         if section.rows or section.lines:
             parts += [f"**{section.heading}**", *body(section)]
     figures = FIGURES if len(comparison.arms) > 1 else ("seeds",)
-    for path in write_figures(comparison, folder / "figures" / comparison.title, figures):
-        if path.suffix == ".svg":
-            parts.append(f"![{path.stem}]({os.path.relpath(path, folder)})")
-        else:  # only the lightest is kept in git
-            path.unlink()
-    return parts
+    drawn = write_figures(comparison, folder / "figures" / comparison.title, figures, ["svg"])
+    return [*parts, *(f"![{path.stem}]({os.path.relpath(path, folder)})" for path in drawn)]
 
 
 def format_command(command: Sequence[str]) -> str:

@@ -217,7 +217,4 @@ def draw(settings: dict[Setting, list[Pairs]], folder: Path) -> Path:
     axes[0].set_ylim(bottom=0)
     legend(figure, axes[0])
     folder.mkdir(parents=True, exist_ok=True)
-    for path in save(figure, folder, "shares"):
-        if path.suffix != ".svg":  # only the lightest is kept in git
-            path.unlink()
-    return folder / "shares.svg"
+    return save(figure, folder, "shares", ["svg"])[0]

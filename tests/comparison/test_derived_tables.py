@@ -35,7 +35,6 @@ from asr_ablations.report.training_report import (
 from asr_ablations.runs.reader import read_config, read_utterances
 from asr_ablations.runs.sweep_history import evidence
 from asr_ablations.tools.typed_json import as_json, parse
-from asr_verdicts import plotting
 from asr_verdicts.arms import Arm
 from asr_verdicts.comparison import Comparison, compare
 from asr_verdicts.design import Options
@@ -117,9 +116,8 @@ def test_the_first_epoch_stands_apart_and_the_ratio_has_welchs_interval() -> Non
     )
 
 
-def test_what_was_tried_stands_by_key_with_the_best(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_was_tried_stands_by_key_with_the_best(tmp_path: Path) -> None:
     """A key with one value in all runs has nothing to show, and only what a search proposed counts."""
-    monkeypatch.setattr(plotting, "FORMATS", {"svg": plotting.FORMATS["svg"]})
     space = {"optimizer.lr": " tag(log, interval(3e-4, 1e-2))", "width": "choice(64, 128)", "layers": "choice(1, 2)"}
     factor, sweep, tried = list(space), tmp_path / "sweep", []
     sweep.mkdir()
@@ -140,7 +138,7 @@ def test_what_was_tried_stands_by_key_with_the_best(tmp_path: Path, monkeypatch:
         Hyperparameter("optimizer.lr", [0.001, 0.003, 0.01], [0.4, 0.2, 0.3], 1, logarithmic=True),
         Hyperparameter("width", [64.0, 128.0, 64.0], [0.4, 0.2, 0.3], 1, logarithmic=False),
     ]
-    (figure,) = write_figures(of_factor(tried, factor), tmp_path, ["search"])
+    (figure,) = write_figures(of_factor(tried, factor), tmp_path, ["search"], ["svg"])
     assert all(
         f">{label}<" in figure.read_text() for label in ("optimizer.lr", "width", "best: 20.0 %", "0.003", "128")
     )
@@ -322,9 +320,7 @@ def test_training_is_counted_for_the_words_of_the_other_sets_alone() -> None:
     assert list(counts) == sorted(counts)
 
 
-def test_the_largest_norm_stands_with_its_step_and_where_the_run_diverged(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_largest_norm_stands_with_its_step_and_where_the_run_diverged(tmp_path: Path) -> None:
     """The first arm is quiet; of the second, one seed has exploded at its fifth step and diverged at the seventh. Of
     the finite norms 1, 2, 3, 4 and 1e6 the median is 3; the 95th percentile lies a fifth before the last.
     """
@@ -345,10 +341,9 @@ def test_the_largest_norm_stands_with_its_step_and_where_the_run_diverged(
     assert (loud.steps, loud.median, loud.largest, loud.largest_at) == (7, 3.0, 1e6, 5)
     assert (loud.not_finite, loud.diverged_at) == (2, 7)
     assert loud.high == pytest.approx(4 + 0.8 * (1e6 - 4))
-    monkeypatch.setattr(plotting, "FORMATS", {"svg": plotting.FORMATS["svg"]})
     section = gradient_section(exploding)
     assert section.rows[1][2:] == ["7", "3", "8e+05", "1e+06", "5", "2", "7"]
-    write_figures(exploding, tmp_path, ["loss_by_step", "loss_by_epoch"])
+    write_figures(exploding, tmp_path, ["loss_by_step", "loss_by_epoch"], ["svg"])
     assert ">norm of the gradient<" in (tmp_path / "loss_by_step.svg").read_text()
     assert ">norm of the gradient<" not in (tmp_path / "loss_by_epoch.svg").read_text()
     # 100,000 steps are drawn as 500 points, one of which is the one high norm among them

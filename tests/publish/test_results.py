@@ -10,7 +10,6 @@ import pytest
 
 from asr_ablations.runs.reader import read_config, read_sweep
 from asr_ablations.runs.sweep_history import arm_content
-from asr_verdicts import plotting
 from asr_verdicts.errors import UsageError
 from asr_verdicts.files import write_json
 from asr_verdicts.plan import PlannedArm
@@ -19,13 +18,6 @@ from publish.results import EVALUATED, is_open, keep_finished, write_results
 from tests.helpers.planned import plan
 from tests.helpers.run_folders import utterances, write_evaluation, write_run, write_sweep
 from tests.helpers.support import REPOSITORY
-
-
-@pytest.fixture(autouse=True)
-def svg_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The page has no other format."""
-    monkeypatch.setattr(plotting, "FORMATS", {"svg": plotting.FORMATS["svg"]})
-
 
 TOGETHER = {"Noise of seeds", "Validation loss against error rate", "Single runs", "The price of an answer"}
 """Sections about all sweeps."""

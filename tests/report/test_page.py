@@ -9,7 +9,6 @@ from html.parser import HTMLParser
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
-from unittest import mock
 
 import numpy as np
 import pytest
@@ -21,7 +20,6 @@ from asr_ablations.report.inspection import recording, worst
 from asr_ablations.report.page import content, embedded, render, write_page
 from asr_ablations.report.training_report import report_comparison, sections
 from asr_ablations.report.wandb import log_comparison
-from asr_verdicts import plotting
 from asr_verdicts.comparison import Comparison, compare
 from asr_verdicts.design import Options
 from asr_verdicts.planned_looks import spent
@@ -40,8 +38,7 @@ MARKUP = "</script><script>alert(1)</script><!--<img src=x onerror=alert(1)>\u20
 
 def drawn(compared: Comparison, folder: Path, figures: Sequence[str] = ()) -> Path:
     """The file of a comparison's page, with these figures in it."""
-    with mock.patch.object(plotting, "FORMATS", {"svg": plotting.FORMATS["svg"]}):  # the page takes no other
-        written = write_figures(compared, folder, figures) if figures else []
+    written = write_figures(compared, folder, figures, ["svg"]) if figures else []  # the page takes no other
     return write_page(report_comparison(compared), folder, written)[0]
 
 

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from asr_ablations.comparison.derived_tables import Hyperparameter, hyperparameters, observed
@@ -32,7 +33,6 @@ from asr_verdicts.plotting import (
     log_scale,
     marker,
     plain_numbers,
-    save,
     wrapped,
 )
 from asr_verdicts.report import figures as of_verdicts
@@ -54,7 +54,7 @@ class Line(NamedTuple):
     diverged: bool = False
 
 
-def draw_by(metric: Metric, axis: str, comparison: Comparison, folder: Path) -> list[Path]:
+def draw_by(metric: Metric, axis: str, comparison: Comparison) -> Figure | None:
     """Draw the figure <metric>_by_<axis>: a panel per validation set, with a band per arm that spans its seeds.
 
     The y axis is logarithmic if the values allow it. The loss also has training panels: epoch means, every step of the
@@ -71,7 +71,7 @@ def draw_by(metric: Metric, axis: str, comparison: Comparison, folder: Path) -> 
         panels[GRADIENTS] = _read_gradients(comparison) if axis == "step" else []
     panels = {title: lines for title, lines in panels.items() if lines}
     if not panels:
-        return []
+        return None
     figure, axes = grid(len(panels))
     for panel, (title, lines) in zip(axes, panels.items(), strict=True):
         _draw_lines(panel, comparison, lines, 1 if title == GRADIENTS else metric.scale)
@@ -82,7 +82,7 @@ def draw_by(metric: Metric, axis: str, comparison: Comparison, folder: Path) -> 
         panel.set_ylabel("norm of the gradient" if title == GRADIENTS else f"{metric.label} in {metric.unit}")
         panel.set_title(wrapped(panel, title))
     legend(figure, axes[0])
-    return save(figure, folder, f"{metric.name}_by_{axis}")
+    return figure
 
 
 def _compute_bands(comparison: Comparison, column: str, axis: str) -> list[Line]:
@@ -131,7 +131,7 @@ def _draw_targets(panel: Axes, comparison: Comparison, metric: Metric) -> None:
         panel.annotate(f"target {target:g}", (1, target), xycoords=("axes fraction", "data"), **at_the_right_edge)
 
 
-def draw_time_to_accuracy(comparison: Comparison, folder: Path) -> list[Path]:
+def draw_time_to_accuracy(comparison: Comparison) -> Figure | None:
     """Draw the cost of reaching the targets: a panel per measure, a dot per seed, and a line at the mean over seeds.
 
     If a seed missed a target, the line is omitted, because the mean would be too optimistic, and the figure shows how
@@ -140,7 +140,7 @@ def draw_time_to_accuracy(comparison: Comparison, folder: Path) -> list[Path]:
     times, arms = times_to_accuracy(comparison), comparison.arms
     measures = [measure for measure in MEASURES if any(getattr(time, measure) is not None for time in times)]
     if not measures:
-        return []
+        return None
     targets = list(dict.fromkeys(time.target for time in times))
     figure, axes = grid(len(measures))
     for panel, measure in zip(axes, measures, strict=True):
@@ -158,7 +158,7 @@ def draw_time_to_accuracy(comparison: Comparison, folder: Path) -> list[Path]:
     lost = any(time.steps is None for time in times)
     figure.supxlabel(f"{origin}{'; 1/3: one of three seeds reached it' if lost else ''}", fontsize=8)
     legend(figure, axes[0])
-    return save(figure, folder, "time_to_accuracy")
+    return figure
 
 
 def _draw_times(panel: Axes, x: float, width: float, times: Sequence[TimeToAccuracy], measure: str, look: Json) -> None:
@@ -172,14 +172,14 @@ def _draw_times(panel: Axes, x: float, width: float, times: Sequence[TimeToAccur
     panel.annotate(text, (x, max(values, default=0)), **place)
 
 
-def draw_scaling(comparison: Comparison, folder: Path) -> list[Path]:
+def draw_scaling(comparison: Comparison) -> Figure | None:
     """Draw minutes per epoch, speed-up over the smallest number of processes and, if known, the price of an epoch.
 
     Each series has a line. Nothing is drawn if all runs have the same number of processes.
     """
     rows = scaling(comparison.arms)
     if not rows:
-        return []
+        return None
     counts = sorted({row.processes for row in rows})
     labels = ["minutes per epoch", f"speed-up over {counts[0]}", "price of an epoch"]
     figure, axes = grid(3 if any(row.price is not None for row in rows) else 2)
@@ -201,23 +201,23 @@ def draw_scaling(comparison: Comparison, folder: Path) -> list[Path]:
         panel.margins(y=0.1)
         panel.set_ylim(bottom=0)
     legend(figure, axes[1])
-    return save(figure, folder, "scaling")
+    return figure
 
 
-def draw_search(comparison: Comparison, folder: Path) -> list[Path]:
+def draw_search(comparison: Comparison) -> Figure | None:
     """Draw the runs of a search: a panel per hyperparameter, a point per run, and a star for the best run.
 
     An axis is logarithmic if the search sampled the hyperparameter on a logarithmic scale.
     """
     tried = hyperparameters(comparison)
     if not tried:
-        return []
+        return None
     figure, axes = grid(len(tried), sharey=True)
     for panel, hyperparameter in zip(axes, tried, strict=True):
         _draw_panel(panel, hyperparameter)
     figure.supylabel(f"best validation {WER.label}, {WER.unit}", fontsize=8)
     legend(figure, axes[0])
-    return save(figure, folder, "search")
+    return figure
 
 
 def _draw_panel(panel: Axes, tried: Hyperparameter) -> None:
@@ -257,12 +257,15 @@ def check_figures(names: Iterable[str]) -> None:
             raise choices("figures", name, "".join([*nearest, ", ".join(FIGURES)]))
 
 
-def write_figures(comparison: Comparison, folder: Path, names: Iterable[str] = ()) -> list[Path]:
-    """Write figures as PNG, SVG and PDF, and return their paths. Figures for which the runs lack data are omitted.
+def write_figures(
+    comparison: Comparison, folder: Path, names: Iterable[str] = (), kinds: Iterable[str] = ()
+) -> list[Path]:
+    """Write figures, and return the paths of their files. Figures for which the runs lack data are omitted.
 
+    kinds: formats of the files, by default PNG, SVG and PDF
     names: figures to draw. By default, draw all figures, but curves of the longer CER only if it is the compared
       metric.
     """
     rare = () if comparison.metric == CER_LONGER.name else tuple(f"{CER_LONGER.name}_by_{axis}" for axis in DRAWN_AXES)
     wanted = list(names) or [name for name in FIGURES if name not in rare]
-    return of_verdicts.write_figures(comparison, folder, {name: FIGURES[name] for name in wanted})
+    return of_verdicts.write_figures(comparison, folder, {name: FIGURES[name] for name in wanted}, kinds)

@@ -3,16 +3,16 @@
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from itertools import groupby, pairwise
-from pathlib import Path
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
 from asr_ablations.report.curves import SMOOTHED_SAMPLES, smooth, throughput_curve
 from asr_ablations.runs.metrics_files import by_second, read_utilisation
 from asr_verdicts.comparison import Comparison
 from asr_verdicts.files import Json
-from asr_verdicts.plotting import ACROSS, LINES, panels, save, wrapped
+from asr_verdicts.plotting import ACROSS, LINES, panels, wrapped
 from asr_verdicts.record import Record
 
 PERCENT = {"cpu_percent": ("CPU", "-", "#0072b2"), "gpu_percent": ("GPU, mean", "--", "#d55e00")}
@@ -31,7 +31,7 @@ PARTS = {"data": "#ffffff", "forward": "#cfe3f1", "backward": "#9fb9d6", "update
 """Colours of the parts of a training step on the host. `backward` includes summing gradients over ranks."""
 
 
-def draw_utilisation(comparison: Comparison, folder: Path) -> list[Path]:
+def draw_utilisation(comparison: Comparison) -> Figure | None:
     """Draw a column per arm (its first seed) and a row per recorded measure. The background is white during training.
 
     If runs have several samples per batch, the last row shows the parts of a few batches.
@@ -40,7 +40,7 @@ def draw_utilisation(comparison: Comparison, folder: Path) -> list[Path]:
     columns = {name: measures for name, measures in columns.items() if measures}
     labels = max(columns.values(), key=len, default={})
     if not labels:
-        return []
+        return None
     across, below = min(ACROSS, len(columns)), len(labels)
     figure, axes = panels(across, -(-len(columns) // across) * below, height=ROW, sharey="row")
     without_legend = set(labels)
@@ -62,7 +62,7 @@ def draw_utilisation(comparison: Comparison, folder: Path) -> list[Path]:
     for empty in (panel for panel in axes if not panel.has_data()):
         figure.delaxes(empty)
     figure.supxlabel("time in seconds; grey: validation; darker: checkpoints and the final evaluation", fontsize=8)
-    return save(figure, folder, "utilisation")
+    return figure
 
 
 def _list_measures(run: Record) -> dict[str, Callable[[Axes], object]]:

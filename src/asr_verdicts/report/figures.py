@@ -1,12 +1,13 @@
 """Figures of error rates (one dot per seed), of differences with their intervals, and of planned looks."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 from matplotlib import rc_context
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
@@ -34,7 +35,7 @@ from asr_verdicts.terminal import bar as progress_bar
 from asr_verdicts.verdict import SHOWN, Outcome, Verdict
 
 
-def draw_seeds(comparison: Comparison, folder: Path) -> list[Path]:
+def draw_seeds(comparison: Comparison) -> Figure | None:
     """Draw a panel for each metric, with a strip for each arm and set, and a dot for each seed.
 
     If there is only one arm, the figure also shows the first validation set.
@@ -47,7 +48,7 @@ def draw_seeds(comparison: Comparison, folder: Path) -> list[Path]:
     }
     measured = {metric: names for metric, names in measured.items() if names}
     if not measured:
-        return []
+        return None
     figure, axes = grid(len(measured))
     for panel, (metric, names) in zip(axes, measured.items(), strict=True):
         for place, name in enumerate(names):
@@ -63,17 +64,17 @@ def draw_seeds(comparison: Comparison, folder: Path) -> list[Path]:
     explain = figure.suptitle if alone else figure.supxlabel  # several arms have a legend at the top
     explain("a dot per seed; line and band: mean ± standard deviation", fontsize=8)
     legend(figure, axes[0])
-    return save(figure, folder, "seeds")
+    return figure
 
 
-def draw_differences(comparison: Comparison, folder: Path) -> list[Path]:
+def draw_differences(comparison: Comparison) -> Figure | None:
     """Draw each question's difference and interval, with a filled marker if the difference is shown.
 
     Verdicts on the deciding test set are drawn above the results on the other test sets.
     """
     verdicts = [verdict for verdict in comparison.verdicts if verdict.low is not None]
     if not verdicts:
-        return []
+        return None
     metric = find_metric(comparison.metric)
     labels = [f"{verdict.arm}, {verdict.set}" for verdict in reversed(verdicts)]
     figure, (panel,) = panels(1, width=width_for(labels), height=0.9 + 0.24 * len(verdicts))
@@ -89,7 +90,7 @@ def draw_differences(comparison: Comparison, folder: Path) -> list[Path]:
     meaning = "interval of the verdict; left is better"
     figure.supxlabel(f"{wrapped(panel, measured)}\n{wrapped(panel, meaning)}", fontsize=8)
     panel.grid(False, axis="y")
-    return save(figure, folder, "differences")
+    return figure
 
 
 def _draw_verdict(panel: Axes, height: int, verdict: Verdict, arms: list[str], metric: Metric) -> None:
@@ -115,11 +116,11 @@ STATES: dict[Outcome, tuple[str, str]] = {
 }  # colour and marker of each outcome; other outcomes are drawn as grey circles
 
 
-def draw_looks(comparison: Comparison, folder: Path) -> list[Path]:
+def draw_looks(comparison: Comparison) -> Figure | None:
     """Draw one panel per question, with its interval at each planned look. Draw nothing if there is no plan."""
     rows = look_rows(comparison)
     if not rows:
-        return []
+        return None
     plan = comparison.course.followed
     metric = looks_metric(plan)
     names = list(dict.fromkeys(row["arm"] for row in rows))
@@ -137,7 +138,7 @@ def draw_looks(comparison: Comparison, folder: Path) -> list[Path]:
     ]
     labels = ["difference, interval over all looks", "interval for equality", f"margin {margin_text(plan)}"]
     whole_legend(figure, handles, labels)
-    return save(figure, folder, "looks")
+    return figure
 
 
 def _draw_question(panel: Axes, rows: Sequence[Json], plan: VerdictPlan, metric: Metric, reach: float) -> None:
@@ -172,8 +173,9 @@ def _draw_bar(panel: Axes, x: float, ends: Sequence[float], colour: str, reach: 
         panel.plot(x, place, marker=arrow if beyond else "_", color=colour, markersize=5 if beyond else 8)
 
 
-# function that draws a figure and returns the paths of the files written; no paths if the comparison lacks the data
-Draw = Callable[[Comparison, Path], list[Path]]
+Draw = Callable[[Comparison], Figure | None]
+"""Draws a figure; None if the comparison lacks the data."""
+
 FIGURES: dict[str, Draw] = {
     "differences": draw_differences,
     "seeds": draw_seeds,
@@ -181,12 +183,15 @@ FIGURES: dict[str, Draw] = {
 }  # by figure name, in drawing order
 
 
-def write_figures(comparison: Comparison, folder: Path, figures: Mapping[str, Draw]) -> list[Path]:
-    """Draw figures into a folder as PNG, SVG and PDF files, and return the files' paths."""
+def write_figures(
+    comparison: Comparison, folder: Path, figures: Mapping[str, Draw], kinds: Iterable[str] = ()
+) -> list[Path]:
+    """Draw figures into a folder, as files of each kind (PNG, SVG and PDF by default), and return the files' paths."""
     folder.mkdir(parents=True, exist_ok=True)
     paths = []
     with rc_context(LOOK), progress_bar("drawing", len(figures)) as advance:
-        for draw in figures.values():
-            paths += draw(comparison, folder)
+        for name, draw in figures.items():
+            figure = draw(comparison)
+            paths += [] if figure is None else save(figure, folder, name, kinds)
             advance(1)
     return paths
