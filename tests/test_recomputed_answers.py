@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from math import exp, sqrt
+from math import exp, inf, sqrt
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -97,10 +97,14 @@ class Noise:
         over_seeds = sum(part.variance for part in self.seeds)
         return max(over_seeds + self.units.variance - self.shared, over_seeds, self.units.variance)
 
-    def half_width(self, level: float, degrees_of: "Noise") -> float:
-        """Half-width of a two-sided interval, with Satterthwaite's degrees of freedom of this or other noise."""
-        uncertainty = sum(part.variance**2 / part.degrees for part in (*degrees_of.seeds, degrees_of.units))
-        return float(stats.t.ppf(1 - level / 2, degrees_of.variance**2 / uncertainty) * sqrt(self.variance))
+    @property
+    def degrees(self) -> float:
+        """Satterthwaite's degrees of freedom."""
+        return self.variance**2 / sum(part.variance**2 / part.degrees for part in (*self.seeds, self.units))
+
+    def half_width(self, level: float, degrees: float) -> float:
+        """Half-width of a two-sided interval."""
+        return float(stats.t.ppf(1 - level / 2, degrees) * sqrt(self.variance))
 
     def bound(self) -> "Noise":
         """Return the 80 % upper bounds of the variances, whose degrees of freedom docs/statistics.md takes (step 5)."""
@@ -258,17 +262,18 @@ def find_faults(row: Row, terms: Terms) -> list[str]:
     """
     arm, baseline = average_rates(terms, 1), average_rates(terms, -1)
     words = sorted({run.words for _, runs in terms for run in runs})
-    noise, record = measure_noise(terms, row.sweep.endswith(EVALUATED)), read_sweep(row.sweep)
+    noise, record = measure_noise(terms, ": decoder=" in row.question), read_sweep(row.sweep)
     verdict = re.split(r" \(|[:;]", row.printed["verdict"])[0]
     equivalent = verdict.endswith("equivalent")
     margin = 100 * record["plan"]["margin"] if "plan" in record else record["ablation"].get("margin")
-    plain = noise.half_width(0.10 if equivalent else 0.05, noise)
-    widest = noise.half_width(share_level(row) * (2 if equivalent else 1), noise.bound())
+    plain = noise.half_width(0.10 if equivalent else 0.05, noise.degrees)
+    widest = noise.half_width(share_level(row) * (2 if equivalent else 1), noise.bound().degrees)
     section = RESULTS.partition(f"\n## {row.sweep}\n")[2].partition("\n## ")[0]
-    if "Anytime-valid t test" in section:  # of pairs, with φ = 1/4 (docs/statistics.md)
-        degrees, r = noise.seeds[0].degrees, 0.25 / (0.25 + row.seeds)
-        q = (r * share_level(row) ** 2) ** (1 / (degrees + 1))
-        widest = sqrt(noise.variance * degrees * (1 - q) / (q - r))
+    if "Anytime-valid t test" in section:  # with φ = 1/4 (docs/statistics.md)
+        # the smallest degrees; one deviation of pairs, or those of two arms
+        degrees, r = noise.bound().degrees, 0.25 / (0.25 + row.seeds / len(noise.seeds))
+        q = (r * (0.05 / row.questions) ** 2) ** (1 / (degrees + 1))
+        widest = sqrt(noise.variance * degrees * (1 - q) / (q - r)) if q > r else inf
     value, low, high = (float(row.printed[name]) for name in ("value", "low", "high"))
     published = (high - low) / 2
     sign = "worse" if low > 0 else "better" if high < 0 else "neither"
