@@ -175,7 +175,8 @@ def _interpreter(environment: Mapping[str, str], program: Sequence[str] | None) 
     """The one that has read these variables; any starts a program, which reads its own."""
     if program and _started:
         return next(iter(_started.values()))
-    return loaded(tuple(sorted(item for item in environment.items() if item[0].startswith(BEFORE_IMPORTS))))
+    read = {name: value for name, value in environment.items() if name.startswith(BEFORE_IMPORTS)}
+    return loaded(tuple(sorted((read | {"OMP_NUM_THREADS": "2"}).items())))  # commands set their own number
 
 
 def _leave(server: socket.socket, process: subprocess.Popen[bytes]) -> None:

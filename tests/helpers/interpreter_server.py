@@ -148,6 +148,8 @@ def take_over(files: dict[int, int], environment: dict[str, str], folder: str) -
     multiprocessing.process.ORIGINAL_DIR = folder
     os.environ.clear()
     os.environ.update(environment)
+    if threads := environment.get("OMP_NUM_THREADS"):  # which torch read when it was loaded
+        sys.modules["torch"].set_num_threads(int(threads))
     tempfile.tempdir = None  # known of another environment
 
 
@@ -279,8 +281,6 @@ def become_child(order: Order, files: list[int]) -> NoReturn:
     _, name, *arguments = words[words.index("-m") :]
     if name == TORCHRUN:  # which starts processes of its own
         set_apart()
-    if threads := environment.get("OMP_NUM_THREADS"):  # read when torch is loaded
-        sys.modules["torch"].set_num_threads(int(threads))
     own = [place for place in sys.path[1:] if place not in before]
     sys.path[:] = [order["folder"], *environment["PYTHONPATH"].split(os.pathsep), *own]
     sys.argv = ["-m", *arguments]
