@@ -172,7 +172,7 @@ def units_text(verdict: Verdict) -> str:
 def speakers_text(estimate: Estimate) -> str:
     """Describe how many speakers, or other sampling units, an estimate is based on."""
     if not estimate.speakers:
-        return "each pair with its own speakers" if estimate.paired else "speakers left out: there are no utterances"
+        return "each pair with its own test set" if estimate.paired else "speakers left out: there are no utterances"
     if estimate.unit == ONE_SPEAKER:
         return "one speaker, whose utterances stand in for speakers"
     count = f"{estimate.speakers} {estimate.unit}"

@@ -154,7 +154,7 @@ def test_folds_and_replicates_over_corpora_are_paired_by_seed() -> None:
     (verdict,) = compared(records(runs), baseline="lstm").verdicts
     assert verdict.outcome == "worse"
     assert verdict.estimate.paired
-    assert "5 models in pairs, each pair with its own speakers" in verdict.sentence
+    assert "5 models in pairs, each pair with its own test set" in verdict.sentence
     # Nadeau & Bengio 2003: s² (1 / n + tested / trained) in place of s² / n
 
     def of_fold(name: str, seed: int, rate: float) -> Record:

@@ -204,7 +204,7 @@ def test_a_fold_without_a_partner_is_left_out_and_said() -> None:
     (found,) = comparison.verdicts
     assert found.estimate.paired
     assert found.seeds == {"rnn=lstm": 5, "rnn=gru": 5}
-    assert "5 models in pairs, each pair with its own speakers" in found.sentence
+    assert "5 models in pairs, each pair with its own test set" in found.sentence
     assert any("seed 5 of rnn=lstm has no partner: compared on 5 common seeds" in line for line in comparison.warnings)
 
 
