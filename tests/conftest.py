@@ -1,5 +1,6 @@
 """Fixtures of the whole suite."""
 
+import gc
 import getpass
 import itertools
 import json
@@ -98,6 +99,12 @@ def pytest_configure(config: pytest.Config) -> None:
         config.addinivalue_line("filterwarnings", line)
     if hasattr(config, "workerinput"):
         end_with_parent()
+
+
+def pytest_collection_finish() -> None:
+    """Collect garbage less often, and not among the imports, which are half a million objects."""
+    gc.freeze()
+    gc.set_threshold(20_000)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
