@@ -10,7 +10,7 @@ import numpy as np
 
 from asr_ablations.comparison.derived_tables import spearman
 from asr_ablations.comparison.seed_noise import content_but_seed, seeds_to_equal, seeds_to_find
-from asr_verdicts.arms import Arm
+from asr_verdicts.arms import Arm, choice_of
 from asr_verdicts.comparison import Comparison
 from asr_verdicts.metrics import LOSS, find_metric, validation_set
 from asr_verdicts.record import Record
@@ -23,6 +23,9 @@ FEWEST_SEEDS = 3  # per arm, to show its deviation
 FEWEST_PAIRS = 5  # of seeds, for a correlation between two arms or within one
 FEWEST_RUNS = 10  # for a rank correlation over arms
 FEWEST_PRICED = 8  # seeds of an arm, to price an answer
+BUILT_IN = "synthetic"  # the option of the built-in corpus, whose speech is generated
+# the day of version 5 of the built-in corpus, the first whose test voices are variants that no training voice has
+UNHEARD_SINCE = "2026-11-27"
 PRICED = 0.01  # the difference whose price is computed, as a fraction
 EXPLANATIONS = (
     "Standard deviation of the error rate over seeds, in points, pooled over all arms above with at least two seeds. "
@@ -123,10 +126,21 @@ def find_loss(result: Result) -> Hashable:
 
 def label(results: Sequence[Result], sets: str) -> str:
     """Name corpus, language, sets and units of the test set, because corpora with one name can differ in them."""
-    data = results[0].run.config["data"]
     verdicts = [verdict for one in results for verdict in one.comparison.verdicts]
     units = describe_units(verdicts, [one.run for one in results], results[0].comparison.set)
-    return ", ".join(filter(None, [f"{data['_target_'].rpartition('.')[2]}, {data.get('language')}: {sets}", units]))
+    return ", ".join(filter(None, [f"{name_corpus(results[0].run)}: {sets}", units]))
+
+
+def name_corpus(run: Record) -> str:
+    """Return corpus and language, and whether it is an earlier version of the built-in corpus."""
+    data = run.config["data"]
+    earlier = " before version 5" if has_earlier_corpus(run) else ""
+    return f"{data['_target_'].rpartition('.')[2]}{earlier}, {data.get('language')}"
+
+
+def has_earlier_corpus(run: Record) -> bool:
+    """Return whether a run used the built-in corpus before its version 5."""
+    return choice_of(run, "data") == BUILT_IN and str(run.environment.started) < UNHEARD_SINCE
 
 
 def describe_units(verdicts: Iterable[Verdict], runs: Iterable[Record], set_: str) -> str:
