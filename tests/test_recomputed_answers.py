@@ -270,7 +270,6 @@ def find_faults(row: Row, terms: Terms) -> list[str]:
     widest = noise.half_width(share_level(row) * (2 if equivalent else 1), noise.bound().degrees)
     section = RESULTS.partition(f"\n## {row.sweep}\n")[2].partition("\n## ")[0]
     if "Anytime-valid t test" in section:  # with φ = 1/4 (docs/statistics.md)
-        # the smallest degrees; one deviation of pairs, or those of two arms
         degrees, r = noise.bound().degrees, 0.25 / (0.25 + row.seeds / len(noise.seeds))
         q = (r * (0.05 / row.questions) ** 2) ** (1 / (degrees + 1))
         widest = sqrt(noise.variance * degrees * (1 - q) / (q - r)) if q > r else inf

@@ -88,3 +88,7 @@ def test_the_page_says_what_the_results_say() -> None:
         shares = " | ".join(row[8] for row in sizes)
         assert f"| {epochs} | {rate} | {deviation} | {runs} | {pairs} | {shares} |" in page
     assert len(rows) == 4 * len(re.findall(r"^\| \d+ \|", page, re.MULTILINE))
+    calls, count = [int(row[8].split()[0]) for row in rows[3::4]], sum(int(row[3]) for row in rows[3::4])
+    assert re.search(
+        f"(?s) {min(calls)} to {max(calls)} of 100.* {count} pairs", (REPOSITORY / "README.md").read_text()
+    )
