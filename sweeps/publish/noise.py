@@ -128,10 +128,10 @@ def label(results: Sequence[Result], sets: str) -> str:
     """Name corpus, language, sets and units of the test set, because corpora with one name can differ in them."""
     verdicts = [verdict for one in results for verdict in one.comparison.verdicts]
     units = describe_units(verdicts, [one.run for one in results], results[0].comparison.set)
-    return ", ".join(filter(None, [f"{name_corpus(results[0].run)}: {sets}", units]))
+    return ", ".join(filter(None, [f"{label_corpus(results[0].run)}: {sets}", units]))
 
 
-def name_corpus(run: Record) -> str:
+def label_corpus(run: Record) -> str:
     """Return corpus and language, and whether it is an earlier version of the built-in corpus."""
     data = run.config["data"]
     earlier = " before version 5" if has_earlier_corpus(run) else ""

@@ -20,7 +20,7 @@ from asr_verdicts.samples import measure_set
 from asr_verdicts.statistics.mapsswe import error_places, matched_pairs, segment_differences
 from asr_verdicts.statistics.sample import Array, Sample
 from asr_verdicts.statistics.seed_noise import pooled_deviation
-from publish.noise import name_corpus
+from publish.noise import label_corpus
 
 LEVEL = 0.05
 DRAWS = 2000  # of the bootstrap
@@ -92,7 +92,7 @@ def format_single_runs(comparisons: Sequence[Comparison], folder: Path) -> list[
 def describe(comparison: Comparison, arm: Arm, sample: Sample) -> Setting:
     """Return corpus, set, and number of epochs of an arm's runs."""
     run, units = arm.runs[0], len(np.unique(np.asarray(sample.units)))
-    label = f"{name_corpus(run)}: {comparison.set}, {units} {sample.unit}"
+    label = f"{label_corpus(run)}: {comparison.set}, {units} {sample.unit}"
     return Setting(label, str(run.data.hash(comparison.set)), run.summary.epochs or 0)
 
 
